@@ -113,7 +113,7 @@ def offline(helps: bool) -> list[tuple[str, str, bool]]:
     """What was started without a network, how, and whether it went well."""
     code = {"every public name": EVERY_NAME}
     if helps:
-        code["kept --help"] = "from kept.cli.main import main; main()"
+        code["kept --help"] = "from kept.ui.cli.main import main; main()"
     found: list[tuple[str, str, bool]] = []
     for name, body in code.items():
         how = "ended at the first use of a socket"

@@ -19,8 +19,9 @@ from bench.harness import scratch, spread
 from bench.report import RESULTS, Goal, Report, Table, goals_table, show
 from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE
-from kept.sandbox import Command, Exit, View, abilities
-from kept.workspace import Scratch
+from kept.sandbox.capabilities import abilities
+from kept.sandbox.command import Command, Exit, View
+from kept.sandbox.workspace import Scratch
 
 GOAL = 30.0
 """Milliseconds that walls may add to a command."""

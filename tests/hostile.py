@@ -15,32 +15,33 @@ from functools import partial
 from pathlib import Path
 
 from kept.adapters.authors import text_in
-from kept.agents.checks import Pure, chain
+from kept.core.parsing import compile_pattern, parse_json, parse_json_at, parse_toml
 from kept.core.protect import uncommented
 from kept.core.text import sections, words_of
-from kept.documents import Unreadable, kind_of
-from kept.documents.reading import parse_document
-from kept.envs.replying import answer_in
 from kept.errors import KeptError
-from kept.harness.lines import events_of
-from kept.intake.rows import read_rows
-from kept.json_schema import first_error
-from kept.locate import read_value, with_texts
-from kept.models.structured import Unfit, fit
-from kept.nunjucks import TemplateFault, names_of, render
-from kept.parsing import compile_pattern, parse_json, parse_json_at, parse_toml
+from kept.evaluators.environments.replying import answer_in
+from kept.evaluators.metrics.path import NoValue, value_at
+from kept.evaluators.runners.chat import is_chat
+from kept.evaluators.scorers.assertions.assertion import Assertion
+from kept.evaluators.scorers.assertions.deterministic import compared
+from kept.evaluators.scorers.checks import Matches, Parses
+from kept.evaluators.scorers.printed import printed_objects
+from kept.evaluators.templates.fault import TemplateFault
+from kept.evaluators.templates.nunjucks import names_of, render
+from kept.evaluators.tools.arithmetic import NoNumber, worked_out
+from kept.evaluators.tools.reading import kind_of, parse_document
+from kept.evaluators.tools.unreadable import Unreadable
+from kept.models.structured_output import Unfit, fit
+from kept.orchestrator.checks.chain import Pure, chain
 from kept.proposers.texts import body_of
 from kept.proposers.units import units
-from kept.runners.chat import is_chat
-from kept.scorers.assertion import Assertion
-from kept.scorers.checks import Matches, Parses
-from kept.scorers.comparing import compared
-from kept.scorers.metrics.path import NoValue, value_at
-from kept.scorers.printed import printed_objects
+from kept.recipes.importers.rows import read_rows
+from kept.sandbox.coding_agents.lines import events_of
+from kept.sandbox.json_schema import first_error
+from kept.spec.locate.locate import read_value, with_texts
 from kept.spec.source import source_of
 from kept.spec.yaml import YamlFault, read_yaml
-from kept.tools.arithmetic import NoNumber, worked_out
-from tests.agents.submissions import scored, submission
+from tests.orchestrator.submissions import scored, submission
 
 MOST_SECONDS = 10.0
 """Of CPU for one call: what is linear takes hundredths of one."""

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import kept
-from kept.cli.main import cli
+from kept.ui.cli.main import cli
 from tests.test_public_api import UNUSED
 
 CASES = [{"id": f"c{n}", "n": n} for n in range(24)]

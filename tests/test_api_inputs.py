@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 import kept
-from kept.cli.main import cli
 from kept.core.event import Event
 from kept.core.score import Outcome
 from kept.core.state import State
+from kept.ui.cli.main import cli
 from tests.store.damaging import resealed
 
 CASE = kept.Case("a", 1)

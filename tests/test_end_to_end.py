@@ -14,8 +14,10 @@ from kept.core.artifact import Candidate
 from kept.core.budget import Budget
 from kept.core.case import Case
 from kept.core.ports import Gate
-from kept.gates import Selection, Sigma, Strict
-from kept.runs import start
+from kept.gates.selection import Selection
+from kept.gates.sigma import Sigma
+from kept.gates.strict import Strict
+from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import (

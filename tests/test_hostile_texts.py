@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kept.documents import Unreadable, read_document
-from tests.documents.test_documents import a_document, a_pdf, a_workbook, slides
+from kept.evaluators.tools.reading import read_document
+from kept.evaluators.tools.unreadable import Unreadable
+from tests.evaluators.tools.documents.test_documents import a_document, a_pdf, a_workbook, slides
 
 ROOT = Path(__file__).parents[1]
 DEEP = "a: " + "[" * 60_000 + "]" * 60_000

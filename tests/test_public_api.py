@@ -44,12 +44,12 @@ def test_the_version_is_told():
 
 
 UNUSED = (
-    *("kept.sandbox", "kept.workspace", "kept.spec", "kept.locate", "kept.report", "kept.cli"),
-    *("kept.core.text", "kept.core.copying", "kept.gates.race", "kept.recipes.racing"),
+    *("kept.sandbox", "kept.spec", "kept.ui"),
+    *("kept.core.text", "kept.core.copying", "kept.gates.race", "kept.recipes.race_choice"),
     *("kept.models", "aiohttp", "genai_prices", "jsonschema_rs", "json_repair"),
     *("pydantic", "ruamel", "click", "rich", "optuna", "numpy"),
     *("kept.adapters", "gepa", "dspy", "inspect_ai"),
-    *("kept.tools", "kept.documents", "mcp", "anyio", "pypdf", "docx", "pptx", "openpyxl"),
+    *("kept.evaluators.tools", "mcp", "anyio", "pypdf", "docx", "pptx", "openpyxl"),
 )
 """What only tasks with commands, cases, races or a terminal need."""
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 TELL = """
 import atexit, json, os, sys, threading
-import kept.runs
+import kept.run
 atexit.register(print, "at exit")
 threading.Timer(0.1, print, ["a thread"]).start()
 told = {"argv": sys.argv, "cwd": os.getcwd(), "env": dict(os.environ), "pid": os.getpid(),

@@ -143,7 +143,7 @@ FEW = (
 @pytest.mark.slow
 @pytest.mark.model
 def test_an_installed_kept_asks_the_model_of_this_machine(with_model: Installed, smollm2: Path):
-    task = shutil.copytree(ROOT / "src/kept/demo/reviews", with_model.elsewhere / "reviews")
+    task = shutil.copytree(ROOT / "src/kept/ui/demo/reviews", with_model.elsewhere / "reviews")
     cases = (task / "cases.jsonl").read_text(encoding="utf-8").splitlines()
     (task / "cases.jsonl").write_text("\n".join(cases[:16]), encoding="utf-8")
     words = [word for setting in FEW for word in ("--set", setting)]

@@ -9,7 +9,7 @@ from bench.arms.calling import SYSTEM, keep_calling
 from bench.reading import Order, Reading, read_order, tell
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.engine.scope import JournalScope
-from kept.models.asking import ask
+from kept.models.ask import ask
 from kept.models.client import HttpModel
 from kept.models.config import ModelConfig, Price
 from kept.testing import MemoryJournal

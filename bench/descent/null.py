@@ -17,7 +17,7 @@ from bench.descent.world import HARM, HARMFUL
 from bench.harness import say
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.coordinate import cycle_of
+from kept.core.schedules.coordinate import cycle_of
 from kept.testing import MemoryJournal, ScriptedEvaluator, sit
 
 RATE = 0.5

@@ -12,19 +12,19 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from bench.gates.arms import Arm
 from bench.gates.ground import Candidate, Ground
 from bench.gates.tallies import OBJECTIVE, Drawn, evaluation, places
+from kept.core.alpha import Ledger
 from kept.core.answers import Answers
 from kept.core.asked import Asked, note_asked
-from kept.core.ledger import Ledger
 from kept.core.pool import NearMiss, Pool, raced, ripe
 from kept.core.ports import Gate
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
-from kept.core.schedule import repeats_alike
+from kept.core.schedules.schedule import repeats_alike
 from kept.core.score import Evaluation
 from kept.core.verdict import Side, Verdict, View
 from kept.errors import RunError
 from kept.gates.common import passes
-from kept.recipes.racing import LAST_PART, LAST_RACE
+from kept.recipes.race_choice import LAST_PART, LAST_RACE
 
 MOST = 20_000
 """Proposals of a run: a gate that decides without looking must end too."""

@@ -21,7 +21,7 @@ from bench.harness import ROOT
 MADE_BY = (
     *(f"bench/gates/{name}.py" for name in ("arms", "chance", "drive", "ground", "rules")),
     *(f"bench/gates/{name}.py" for name in ("tallies", "worlds")),
-    *("src/kept/core", "src/kept/gates", "src/kept/recipes/racing.py"),
+    *("src/kept/core", "src/kept/gates", "src/kept/recipes/race_choice.py"),
 )
 """The source that decides what comes out of a run."""
 

@@ -12,7 +12,7 @@ from bench.live.order import SPENT
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import Failure
-from kept.models.local_server import HOST, start_server
+from kept.models.local.local_server import HOST, start_server
 from kept.models.pricing import worst_usd
 
 

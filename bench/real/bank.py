@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kept.demo import REVIEWS
+from kept.ui.demo import REVIEWS
 
 FILE = Path(__file__).parent.parent / "data" / "reviews.jsonl"
 DRAWS = 12

@@ -11,9 +11,9 @@ from dataclasses import replace
 from bench.harness import scratch
 from bench.real.bank import CASES, Bank, prompts
 from bench.real.replay import BankRunner, Replayed, World, come_to
-from kept.demo import REVIEWS
-from kept.recipes.artifact import compile_task
-from kept.scorers.recorded import RecordedScorer
+from kept.evaluators.scorers.recorded import RecordedScorer
+from kept.recipes.task.compile import compile_task
+from kept.ui.demo import REVIEWS
 
 
 def demo_world(bank: Bank) -> World:

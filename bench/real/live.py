@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.harness import say, scratch
 from bench.real.bank import prompts, read
-from kept.demo import REVIEWS
+from kept.ui.demo import REVIEWS
 
 FILE = Path(__file__).parent.parent / "data" / "live.json"
 KEPT = (sys.executable, "-m", "kept")

@@ -23,11 +23,12 @@ from kept.core.objective import Objective
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Scope
 from kept.core.rollout import Failure, Job, Rollout
-from kept.gates import Selection, Sigma
 from kept.gates.final import Final
 from kept.gates.race import PRESETS
+from kept.gates.selection import Selection
+from kept.gates.sigma import Sigma
 from kept.proposers.variants import Variant, Variants
-from kept.recipes.racing import with_race
+from kept.recipes.race_choice import with_race
 from kept.testing import MemoryJournal, sit, small_plan
 
 RATIO = (3, 5, 2)

@@ -21,11 +21,11 @@ from kept.core.plan import Plan
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Finding, Score
-from kept.envs.opened import About, Opened
+from kept.evaluators.environments.opened import About, Opened
 from kept.models.config import ModelConfig
 from kept.models.scripted import ScriptedModel
 from kept.recipes.skill.compile import Asked, plan_of
-from kept.spec.skill.read import read_skill
+from kept.recipes.skill.read import read_skill
 
 START = "# Skill\n\nAnswer the question.\n"
 TRAIN, HOLDOUT, EPOCHS, BATCH, EDITS = 100, 60, 4, 20, 2

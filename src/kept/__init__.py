@@ -23,31 +23,109 @@ if TYPE_CHECKING:
     from kept.core.score import Evaluation, Finding, Score
     from kept.core.verdict import Verdict
     from kept.errors import JournalError, KeptError, RunError, SetupError, SpecError
-    from kept.gates import Follow, Selection, Sigma, Strict
-    from kept.recipes.writing import edit, reflect, rewrite, simplify
-    from kept.runs import read_run
+    from kept.gates.follow import Follow
+    from kept.gates.selection import Selection
+    from kept.gates.sigma import Sigma
+    from kept.gates.strict import Strict
+    from kept.recipes.function.proposers import edit, reflect, rewrite, simplify
+    from kept.run import read_run
     from kept.store.reader import Run
 
 _HOMES = {
     "_version": ("__version__",),
-    "api": ("Compared", "Result", "compare", "optimize"),
-    "core.artifact": ("Artifact", "Candidate", "Rules"),
-    "core.budget": ("Budget", "Spend", "StopReason"),
-    "core.case": ("Case", "Cases", "split_cases"),
+    "api": (
+        "Compared",
+        "Result",
+        "compare",
+        "optimize",
+    ),
+    "core.artifact": (
+        "Artifact",
+        "Candidate",
+        "Rules",
+    ),
+    "core.budget": (
+        "Budget",
+        "Spend",
+        "StopReason",
+    ),
+    "core.case": (
+        "Case",
+        "Cases",
+        "split_cases",
+    ),
     "core.copying": ("copy_guard",),
-    "core.edit": ("Append", "Delete", "InsertAfter", "Replace", "SetValue", "Write"),
-    "core.guard": ("EmptyGuard", "LengthGuard", "SectionsGuard", "StuffingGuard"),
-    "core.objective": ("Constraint", "Objective", "TieBreaker"),
-    "core.proposal": ("Ask", "Brief", "Note", "Proposal", "Skip"),
-    "core.ports": ("Gate", "Guard", "Proposer", "Runner", "Scope", "Scorer", "Sink"),
-    "core.protect": ("Heading", "Region"),
-    "core.rollout": ("Failure", "Job", "Pair", "Rollout", "TraceItem", "Usage"),
-    "core.score": ("Evaluation", "Finding", "Score"),
+    "core.edit": (
+        "Append",
+        "Delete",
+        "InsertAfter",
+        "Replace",
+        "SetValue",
+        "Write",
+    ),
+    "core.guard": (
+        "EmptyGuard",
+        "LengthGuard",
+        "SectionsGuard",
+        "StuffingGuard",
+    ),
+    "core.objective": (
+        "Constraint",
+        "Objective",
+        "TieBreaker",
+    ),
+    "core.ports": (
+        "Gate",
+        "Guard",
+        "Proposer",
+        "Runner",
+        "Scope",
+        "Scorer",
+        "Sink",
+    ),
+    "core.proposal": (
+        "Ask",
+        "Brief",
+        "Note",
+        "Proposal",
+        "Skip",
+    ),
+    "core.protect": (
+        "Heading",
+        "Region",
+    ),
+    "core.rollout": (
+        "Failure",
+        "Job",
+        "Pair",
+        "Rollout",
+        "TraceItem",
+        "Usage",
+    ),
+    "core.score": (
+        "Evaluation",
+        "Finding",
+        "Score",
+    ),
     "core.verdict": ("Verdict",),
-    "errors": ("JournalError", "KeptError", "RunError", "SetupError", "SpecError"),
-    "gates": ("Follow", "Selection", "Sigma", "Strict"),
-    "recipes.writing": ("edit", "reflect", "rewrite", "simplify"),
-    "runs": ("read_run",),
+    "errors": (
+        "JournalError",
+        "KeptError",
+        "RunError",
+        "SetupError",
+        "SpecError",
+    ),
+    "gates.follow": ("Follow",),
+    "gates.selection": ("Selection",),
+    "gates.sigma": ("Sigma",),
+    "gates.strict": ("Strict",),
+    "recipes.function.proposers": (
+        "edit",
+        "reflect",
+        "rewrite",
+        "simplify",
+    ),
+    "run": ("read_run",),
     "store.reader": ("Run",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

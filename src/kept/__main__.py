@@ -1,6 +1,6 @@
 """`python -m kept`."""
 
-from kept.cli.main import main
+from kept.ui.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from kept.core.case import Cases
     from kept.core.ports import Gate, Guard, Runner, Sink
     from kept.core.state import State
-    from kept.recipes.function import GateName, ProposerLike
+    from kept.recipes.function.compile import GateName, ProposerLike
     from kept.recipes.scheduling import ScheduleName
-    from kept.report.comparison import Comparison, Line
+    from kept.results.compare import Comparison, Line
 
     ArtifactLike = str | Path | Mapping[str, str]
 
@@ -61,9 +61,9 @@ class Result:
     @property
     def conclusion(self) -> str:
         """What may be concluded, in a sentence, read from the folder of the run."""
-        from kept.report.outlook import conclusion
-        from kept.report.summary import summary
+        from kept.results.summary import summary
         from kept.store.reader import Run
+        from kept.ui.report.outlook import conclusion
 
         with Run(self.folder) as run:
             return conclusion(summary(run))
@@ -105,7 +105,7 @@ class Result:
     def _tried(self) -> str:
         """How much was tried; what a run puts together by itself no proposer proposed."""
         from kept.core.pool import MERGE
-        from kept.core.schedule import OF_THE_RUN
+        from kept.core.schedules.schedule import OF_THE_RUN
         from kept.core.words import count
 
         state = self.state
@@ -183,18 +183,18 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         sinks: told of every event.
     """
     given = locals()
-    from kept.calling import run_plan
     from kept.core.artifact import Artifact, Candidate, Rules
     from kept.core.budget import Budget
     from kept.core.forecast import enough_steps
     from kept.core.objective import Objective
     from kept.core.plan import Plan
     from kept.errors import SetupError
-    from kept.gates import Strict
-    from kept.recipes import function as recipe
-    from kept.recipes.call import check_call
+    from kept.gates.strict import Strict
+    from kept.recipes.function import compile as recipe
+    from kept.recipes.function.validate import check_call
     from kept.recipes.scheduling import schedule_of
-    from kept.runs import gate_of, may_keep
+    from kept.run import gate_of, may_keep
+    from kept.run_sync import run_plan
     from kept.store.home import Home
 
     check_call(given)
@@ -267,7 +267,7 @@ class Compared:
         return self.told.better
 
     def __str__(self) -> str:
-        from kept.report.compared import sentences
+        from kept.ui.report.compare import sentences
 
         warnings = (f"warning: {words}" for words in self.warnings)
         return "\n".join((*sentences(self.told, self.spend), *warnings, f"run {self.folder}"))
@@ -320,17 +320,17 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
         sinks: told of every event.
     """
     given = locals()
-    from kept.calling import run_comparison
     from kept.core.artifact import Candidate, Rules
     from kept.core.budget import Budget
     from kept.core.objective import Objective
     from kept.core.plan import COMPARE, Plan
-    from kept.core.schedule import RoundRobin
-    from kept.gates import Strict
-    from kept.recipes import function as recipe
-    from kept.recipes.call import challengers_of, check_comparison
-    from kept.recipes.comparing import Wanted, as_comparison, check_texts, doubts
-    from kept.runs import is_comparison
+    from kept.core.schedules.schedule import RoundRobin
+    from kept.gates.strict import Strict
+    from kept.recipes.compare.comparing import Wanted, as_comparison, check_texts, doubts
+    from kept.recipes.function import compile as recipe
+    from kept.recipes.function.validate import challengers_of, check_comparison
+    from kept.run import is_comparison
+    from kept.run_sync import run_comparison
     from kept.store.home import Home
 
     check_comparison(given)

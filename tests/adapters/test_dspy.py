@@ -13,7 +13,7 @@ import pytest
 
 import kept
 from kept.adapters import dspy as kept_dspy
-from kept.adapters.dspy.calling import LanguageModel
+from kept.adapters.dspy.api import LanguageModel
 from kept.adapters.dspy.trouble import trouble_of
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.score import Outcome

@@ -11,8 +11,8 @@ import pytest
 
 import kept
 from kept.adapters import inspect as kept_inspect
-from kept.models.local import LocalModel
-from kept.models.local_server import start_server
+from kept.models.local.local import LocalModel
+from kept.models.local.local_server import start_server
 
 pytestmark = [
     pytest.mark.model,

@@ -20,8 +20,8 @@ from kept.adapters import promptfoo
 from kept.core.plan import Plan
 from kept.core.state import State
 from kept.errors import SetupError, SpecError
-from kept.recipes.artifact import compile_task
-from kept.runs import start
+from kept.recipes.task.compile import compile_task
+from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import AcceptAll, RejectAll

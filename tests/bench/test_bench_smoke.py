@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.sandbox import abilities
+from kept.sandbox.capabilities import abilities
 
 ROOT = Path(__file__).parent.parent.parent
 

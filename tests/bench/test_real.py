@@ -10,7 +10,7 @@ from bench.real.__main__ import report
 from bench.real.bank import CASES, DRAWS, FILE, Bank, cases, lines, prompts, read
 from bench.real.replay import GATES, SEED_LABEL, null_world, real_world, replay
 from bench.real.tables import false_keeps, found_best
-from kept.recipes.artifact import compile_task
+from kept.recipes.task.compile import compile_task
 
 WORSE, MIDDLE, BETTER = "worse", "middle", "better"
 NAMES = tuple(f"case {n}" for n in range(80))
@@ -62,7 +62,7 @@ def test_a_prompt_is_recorded_as_the_runner_would_send_it():
     from kept.core.artifact import Candidate
     from kept.core.case import Case
     from kept.core.model import ModelRequest
-    from kept.runners.model import Form, request_for
+    from kept.evaluators.runners.model import Form, request_for
 
     (case, *_) = cases()
     for text in prompts().values():

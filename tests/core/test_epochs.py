@@ -3,11 +3,20 @@ from math import cos, pi
 import pytest
 
 from kept.core.budget import Spend, StopReason
-from kept.core.epochs import At, Curve, EpochEnd, Epochs, batches, closed_in, edit_cap, epoch_order
 from kept.core.event import Proposed, StepClosed, StepOpened
-from kept.core.lost import Lost, mended
 from kept.core.proposal import ProposerFailed, Skip, Turn
+from kept.core.retry_turns import Lost, mended
 from kept.core.rollout import Failure
+from kept.core.schedules.epochs import (
+    At,
+    Curve,
+    EpochEnd,
+    Epochs,
+    batches,
+    closed_in,
+    edit_cap,
+    epoch_order,
+)
 from kept.core.state import State, advance
 from kept.core.verdict import Verdict, VerdictCode
 from kept.testing.suites.schedule import ScheduleSuite, take

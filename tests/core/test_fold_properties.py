@@ -14,7 +14,10 @@ from kept.core.ports import Gate
 from kept.core.proposal import Note, Proposal
 from kept.core.rollout import Job
 from kept.core.state import State, advance, fold
-from kept.gates import Follow, Selection, Sigma, Strict
+from kept.gates.follow import Follow
+from kept.gates.selection import Selection
+from kept.gates.sigma import Sigma
+from kept.gates.strict import Strict
 from kept.store import wire
 from kept.store.reader import fold_run
 from kept.testing import (

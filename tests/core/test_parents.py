@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from kept.core.grow import Log
-from kept.core.parents import MOST, choose_parent
 from kept.core.pool import NearMiss
 from kept.core.proposal import ClosedStep, Proposal, Turn
-from kept.core.schedule import Pooling, RoundRobin
+from kept.core.schedules.parents import MOST, choose_parent
+from kept.core.schedules.schedule import Pooling, RoundRobin
 from kept.core.score import Evaluation, Tally
 from kept.core.state import State
 from kept.core.verdict import Verdict

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kept.core.refine import Caps, clamped, halved, stop_of, tier_of
+from kept.core.schedules.refine import Caps, clamped, halved, stop_of, tier_of
 
 TABLE = {
     1: "H",

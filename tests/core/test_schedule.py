@@ -4,7 +4,7 @@ import pytest
 
 from kept.core.budget import Budget, StopReason
 from kept.core.proposal import Turn
-from kept.core.schedule import RoundRobin, budget_stop, repeats_alike
+from kept.core.schedules.schedule import RoundRobin, budget_stop, repeats_alike
 from kept.core.score import Evaluation, Tally
 from kept.core.state import State
 from kept.testing.suites.schedule import ScheduleSuite, take

@@ -3,7 +3,7 @@
 import pytest
 
 from kept.core.budget import Budget, Reservation, Spend, out_of_time, refusal
-from kept.core.schedule import budget_stop
+from kept.core.schedules.schedule import budget_stop
 from kept.core.state import State
 from kept.core.words import are, count, dollars_at_most, p_words
 

@@ -10,7 +10,7 @@ from kept.core.budget import Budget
 from kept.core.case import Case, Cases
 from kept.core.state import State
 from kept.gates.race import PRESETS
-from kept.recipes.racing import with_race
+from kept.recipes.race_choice import with_race
 from kept.recipes.scheduling import ScheduleName, schedule_of
 from kept.testing.evaluator import ScriptedEvaluator
 from kept.testing.journal import MemoryJournal

@@ -12,9 +12,9 @@ from kept.core.ports import Gate, Scope
 from kept.core.rollout import Failure, FailureKind, Job, Rollout
 from kept.core.score import Score
 from kept.core.state import State
-from kept.gates import Strict
 from kept.gates.race import Race
-from kept.recipes.racing import with_race
+from kept.gates.strict import Strict
+from kept.recipes.race_choice import with_race
 from kept.testing import MemoryJournal, ScriptedProposer, sit, small_cases, small_plan
 
 HARD = "holdout-3"

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from kept.core.budget import Budget
 from kept.core.case import Case, Cases, implicit_cases
-from kept.core.coordinate import Coordinate, Phase
-from kept.core.epochs import Epochs
 from kept.core.forecast import forecast
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Schedule
-from kept.core.schedule import RoundRobin
+from kept.core.schedules.coordinate import Coordinate, Phase
+from kept.core.schedules.epochs import Epochs
+from kept.core.schedules.schedule import RoundRobin
 from kept.core.state import State
-from kept.gates import Sigma, Strict
 from kept.gates.final import Final
 from kept.gates.fixed import FixedRace
 from kept.gates.follow import Follow
@@ -25,10 +24,12 @@ from kept.gates.race import Race
 from kept.gates.repeats import Repeats
 from kept.gates.screen import Screen
 from kept.gates.selection import Selection
+from kept.gates.sigma import Sigma
 from kept.gates.simplify import Simplify
+from kept.gates.strict import Strict
 from kept.proposers.measured import MEASURED, SEED_ALONE
 from kept.proposers.variants import Variant, Variants
-from kept.recipes.racing import with_race
+from kept.recipes.race_choice import with_race
 from kept.testing import MemoryJournal, Pool, ScriptedEvaluator, ScriptedProposer
 from kept.testing.evaluator import Faults
 from kept.testing.sitting import SEED, sit, small_plan

@@ -11,14 +11,14 @@ from kept.core.artifact import Candidate
 from kept.core.budget import Budget
 from kept.core.case import Case, Cases
 from kept.core.edit import Append
-from kept.core.parents import WAITED
 from kept.core.plan import Plan
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply
-from kept.core.schedule import Pooling
+from kept.core.schedules.parents import WAITED
+from kept.core.schedules.schedule import Pooling
 from kept.core.state import State
 from kept.gates.race import PRESETS
-from kept.recipes.racing import with_race
+from kept.recipes.race_choice import with_race
 from kept.testing.evaluator import ScriptedEvaluator
 from kept.testing.journal import MemoryJournal
 from kept.testing.sitting import sit, small_plan

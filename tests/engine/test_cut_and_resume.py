@@ -12,7 +12,7 @@ from kept.core.final import AHEAD
 from kept.core.plan import Plan
 from kept.core.state import State
 from kept.gates.ties import TIE
-from kept.runs import Watch, resume, start
+from kept.run import Watch, resume, start
 from kept.store import wire
 from kept.store.home import Home
 from tests.engine.cutting import FILES, Home1, Moments, calls, cut, rows

@@ -11,11 +11,11 @@ import kept
 from kept.core.budget import Budget
 from kept.core.final import AHEAD
 from kept.core.plan import Plan
-from kept.core.schedule import Pooling
+from kept.core.schedules.schedule import Pooling
 from kept.gates.final import Final
 from kept.gates.race import Race
 from kept.proposers.variants import Variant, Variants
-from kept.recipes.racing import with_race
+from kept.recipes.race_choice import with_race
 from kept.testing import MemoryJournal, sit, small_plan
 from tests.engine.worlds import make_final
 

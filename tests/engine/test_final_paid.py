@@ -15,7 +15,7 @@ from kept.core.rollout import Usage
 from kept.core.state import State
 from kept.gates.race import Race
 from kept.proposers.variants import Variant, Variants
-from kept.recipes.racing import with_race
+from kept.recipes.race_choice import with_race
 from kept.testing import MemoryJournal, sit, small_plan
 from tests.engine.test_final import RATES, chance
 

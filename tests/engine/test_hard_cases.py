@@ -14,7 +14,7 @@ from kept.core.ports import Scope
 from kept.core.proposal import Ask
 from kept.core.rollout import Failure, Job, Pair, Rollout, Usage
 from kept.core.score import Score
-from kept.runs import Watch, resume, start
+from kept.run import Watch, resume, start
 from kept.store.home import Home
 from kept.testing import FakeClock
 from tests.engine.test_cut_and_resume import cut, finish

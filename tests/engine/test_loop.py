@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from kept.cli.progress import step_line
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Case
@@ -24,8 +23,8 @@ from kept.core.state import State
 from kept.core.verdict import Verdict, View
 from kept.engine.loop import Loop
 from kept.errors import RunError
+from kept.evaluators.scorers.recorded import RecordedScorer
 from kept.proposers.function import FunctionProposer
-from kept.scorers.recorded import RecordedScorer
 from kept.testing import (
     Faults,
     MemoryJournal,
@@ -37,6 +36,7 @@ from kept.testing import (
     sitting,
     small_plan,
 )
+from kept.ui.cli.progress import step_line
 
 POOL = Pool()
 SEED = "a seed\n"

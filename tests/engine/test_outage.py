@@ -14,8 +14,8 @@ from kept.core.state import State
 from kept.engine.silence import LONGEST
 from kept.gates.race import Race
 from kept.proposers.variants import Variant, Variants
-from kept.recipes.racing import with_race
-from kept.runs import Watch, resume, start
+from kept.recipes.race_choice import with_race
+from kept.run import Watch, resume, start
 from kept.testing import (
     MemoryJournal,
     Pool,

@@ -13,12 +13,12 @@ from kept.core.event import StepClosed
 from kept.core.model import ModelReply
 from kept.core.plan import Plan
 from kept.core.rollout import Usage
-from kept.core.schedule import CLAIM, PROVE, RoundRobin
+from kept.core.schedules.schedule import CLAIM, PROVE, RoundRobin
 from kept.core.score import Score
 from kept.engine.purse import Purse
-from kept.gates import Strict
 from kept.gates.race import Race
-from kept.recipes.racing import with_race
+from kept.gates.strict import Strict
+from kept.recipes.race_choice import with_race
 from kept.testing import MemoryJournal, sit, small_plan
 from tests.engine.test_racing import chance, names
 

@@ -7,8 +7,8 @@ import pytest
 import kept
 from kept.gates.race import Race
 from kept.gates.simplify import Simplify
-from kept.report.race import questions
-from kept.report.summary import summary
+from kept.results.summary import summary
+from kept.ui.report.race import questions
 
 NEEDED = ("alpha", "beta")
 LINES = "".join(f"{word}\n" for word in ("alpha", "idle one", "beta", "idle two", "idle three"))

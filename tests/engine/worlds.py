@@ -7,10 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.bandit import Bandit
 from kept.core.budget import Budget
 from kept.core.case import Case, Cases, implicit_cases
-from kept.core.coordinate import Coordinate, Phase
 from kept.core.edit import Append, Replace, Write
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.objective import Objective, TieBreaker
@@ -18,16 +16,19 @@ from kept.core.plan import Plan
 from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
-from kept.core.schedule import Pooling, RoundRobin, Turns
-from kept.gates import Sigma, Strict
+from kept.core.schedules.bandit import Bandit
+from kept.core.schedules.coordinate import Coordinate, Phase
+from kept.core.schedules.schedule import Pooling, RoundRobin, Turns
+from kept.evaluators.scorers.recorded import RecordedScorer
 from kept.gates.compare import Compare
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
+from kept.gates.sigma import Sigma
 from kept.gates.simplify import Simplify
+from kept.gates.strict import Strict
 from kept.proposers.measured import SEED_ALONE
 from kept.proposers.variants import Variant, Variants
-from kept.recipes.racing import with_race
-from kept.scorers.recorded import RecordedScorer
+from kept.recipes.race_choice import with_race
 
 CASES = Cases(
     train=tuple(Case(f"t{n}", n) for n in range(3)),

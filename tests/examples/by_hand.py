@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kept.report import as_json
 from kept.store.reader import Run
-from tests.cli.tasks import kept
+from kept.ui.report.json import as_json
+from tests.ui.cli.tasks import kept
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 

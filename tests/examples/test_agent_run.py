@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kept.sandbox import abilities
-from tests.cli.tasks import Called, kept
+from kept.sandbox.capabilities import abilities
 from tests.examples.by_hand import EXAMPLES
+from tests.ui.cli.tasks import Called, kept
 
 pytestmark = [
     pytest.mark.slow,

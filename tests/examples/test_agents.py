@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from kept.core.model import ModelReply, ToolCall
-from kept.report.tested import Sweep, sweep_of
-from kept.report.tested import Tested as Case
 from kept.store.reader import Run
 from kept.testing.server import ModelServer, Seen
-from tests.cli.tasks import kept
+from kept.ui.report.eval_results import Sweep, sweep_of
+from kept.ui.report.eval_results import Tested as Case
 from tests.examples.by_hand import EXAMPLES
+from tests.ui.cli.tasks import kept
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import pytest
 from kept.core.objective import Constraint, TieBreaker
 from kept.errors import SpecError
 from kept.proposers.model import ModelProposer
-from kept.recipes.artifact import compile_task
-from kept.runs import start
+from kept.recipes.task.compile import compile_task
+from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run
 

@@ -3,7 +3,10 @@
 import pytest
 
 from kept.core.ports import Gate
-from kept.gates import Follow, Selection, Sigma, Strict
+from kept.gates.follow import Follow
+from kept.gates.selection import Selection
+from kept.gates.sigma import Sigma
+from kept.gates.strict import Strict
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, hear
 from tests.gates.tables import CRASH, Cell, Table, judged
 

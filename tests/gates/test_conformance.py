@@ -6,11 +6,14 @@ from kept.core.objective import Objective, TieBreaker
 from kept.core.ports import Gate
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
-from kept.gates import Follow, Selection, Sigma, Strict
 from kept.gates.compare import Compare
 from kept.gates.fixed import FixedRace
+from kept.gates.follow import Follow
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
+from kept.gates.selection import Selection
+from kept.gates.sigma import Sigma
+from kept.gates.strict import Strict
 from kept.testing.suites.gate import GateSuite
 
 pytestmark = pytest.mark.slow

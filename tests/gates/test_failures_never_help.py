@@ -9,18 +9,21 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from kept.core.ledger import Ledger
+from kept.core.alpha import Ledger
 from kept.core.objective import Objective, TieBreaker
 from kept.core.ports import Gate
 from kept.core.proposal import Ask
 from kept.core.rollout import Failure
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
-from kept.gates import Follow, Selection, Sigma, Strict
 from kept.gates.compare import Compare
 from kept.gates.fixed import FixedRace
+from kept.gates.follow import Follow
 from kept.gates.race import PRESETS, Race
 from kept.gates.repeats import Repeats
+from kept.gates.selection import Selection
+from kept.gates.sigma import Sigma
+from kept.gates.strict import Strict
 from kept.testing.dialogue import CHALLENGER, Draw, Matter, hear
 
 CRASHED = Outcome(failure=Failure("crash", "candidate", "it crashed"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.ledger import Ledger
+from kept.core.alpha import Ledger
 from kept.core.objective import Objective
 from kept.core.proposal import Ask
 from kept.core.rollout import Failure

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from kept.core.ledger import Ledger, level
+from kept.core.alpha import Ledger, level
 from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.proposal import Ask
 from kept.core.rollout import Failure
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
-from kept.gates import Strict
-from kept.gates.pairing import TENURE
+from kept.gates._pairs import TENURE
 from kept.gates.repeats import Repeats
+from kept.gates.strict import Strict
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 from tests.sampling import some_or_all
 

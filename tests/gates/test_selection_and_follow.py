@@ -3,7 +3,8 @@
 import pytest
 
 from kept.core.objective import Constraint, Objective
-from kept.gates import Follow, Selection
+from kept.gates.follow import Follow
+from kept.gates.selection import Selection
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, hear
 from tests.gates.tables import BEST, CRASH, Cell, Table, judged, purposes
 

@@ -8,8 +8,7 @@ from kept.core.objective import Constraint, Objective
 from kept.core.rollout import Failure, Pair, Purpose
 from kept.core.score import Evaluation, Outcome, summarize
 from kept.core.verdict import Side, Verdict, View
-from kept.gates import Sigma
-from kept.gates.sigma import HoldoutPolicy
+from kept.gates.sigma import HoldoutPolicy, Sigma
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, Heard, hear
 from tests.gates.tables import CRASH, Cell, Table, purposes
 

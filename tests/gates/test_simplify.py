@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
+from kept.core.alpha import Ledger, level
 from kept.core.asked import Asked, note_asked
-from kept.core.ledger import Ledger, level
 from kept.core.objective import Constraint, Objective
 from kept.core.proposal import Ask
 from kept.core.rollout import Failure, Pair

@@ -6,7 +6,7 @@ from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair
 from kept.core.verdict import Verdict
-from kept.gates import Strict
+from kept.gates.strict import Strict
 from kept.testing.dialogue import CHALLENGER, INCUMBENT, hear
 from tests.gates.tables import CRASH, Cell, Table, judged
 

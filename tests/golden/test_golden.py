@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.sandbox import abilities
+from kept.sandbox.capabilities import abilities
 from tests.golden.compare import (
     BYTE_IDENTICAL,
     FOLDER,

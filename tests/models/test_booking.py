@@ -18,7 +18,7 @@ from kept.core.proposal import Brief, Proposal, ProposerReply
 from kept.core.rollout import FREE, PAID_TRIES, Failure, Job, Rollout, Usage
 from kept.engine.clock import SystemClock
 from kept.engine.scope import JournalScope
-from kept.models.asking import ask
+from kept.models.ask import ask
 from kept.models.config import ModelConfig, Price
 from kept.models.connect import connect
 from kept.models.pricing import worst_usd

@@ -17,11 +17,11 @@ from kept.core.ports import Priced
 from kept.core.rollout import FREE, Failure, Usage
 from kept.engine.scope import BOOKED, JournalScope
 from kept.errors import SetupError
-from kept.models.asking import ask
+from kept.models.ask import ask
 from kept.models.cache import CachedModel, CallCache
 from kept.models.config import ModelConfig
 from kept.models.probe import Probe
-from kept.models.structured import ReplyRules
+from kept.models.structured_output import ReplyRules
 from kept.testing import MemoryJournal, ScriptedModel
 
 C = TypeVar("C", bound=Priced | Failure)

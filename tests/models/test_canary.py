@@ -16,14 +16,14 @@ from kept.core.ports import Model, Scope
 from kept.core.proposal import Proposal, ProposerReply
 from kept.core.rollout import Failure
 from kept.errors import RunError
-from kept.models.asking import ask
+from kept.models.ask import ask
 from kept.models.cache import CachedModel, CallCache
 from kept.models.client import HttpModel
 from kept.models.config import ModelConfig
 from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
-from tests.cli.tasks import kept as call_kept
 from tests.models.worlds import CLIENTS, KEY, client
+from tests.ui.cli.tasks import kept as call_kept
 
 
 def quoting(seen: Seen) -> Fault:

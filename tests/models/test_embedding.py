@@ -9,10 +9,10 @@ from kept.core.embedding import Embedded
 from kept.core.ports import Embedder
 from kept.core.rollout import Failure
 from kept.errors import SetupError
-from kept.models import embedding
+from kept.models import embeddings
 from kept.models import line as line_module
 from kept.models.config import ModelConfig, Price
-from kept.models.embedding import HttpEmbedder, make_embedder
+from kept.models.embeddings import HttpEmbedder, make_embedder
 from kept.models.trouble import Trouble
 from kept.testing import EmbedderSuite, WordEmbedder
 from kept.testing.server import Fault, ModelServer
@@ -113,7 +113,7 @@ def test_the_length_of_vectors_is_asked_for_only_where_it_is_given(server: Model
 def test_many_texts_are_sent_in_few_calls_and_come_back_in_order(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(embedding, "MOST_BYTES", 400)
+    monkeypatch.setattr(embeddings, "MOST_BYTES", 400)
     texts = [f"text number {n}" for n in range(300)] + ["long " * 200, "last"]
     answer = run(HttpEmbedder(config("openai", server)), *texts)
     assert isinstance(answer, Embedded)
@@ -154,8 +154,8 @@ def test_an_answer_without_vectors_is_tried_again_and_then_an_outage(kind: str):
 
 
 def test_a_failure_tells_what_the_calls_before_it_used(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(embedding, "MOST_TEXTS", 1)
-    monkeypatch.setattr(embedding, "AT_ONCE", 1)
+    monkeypatch.setattr(embeddings, "MOST_TEXTS", 1)
+    monkeypatch.setattr(embeddings, "AT_ONCE", 1)
     faults = [None, Fault("status", 400)]
     with ModelServer(faults=faults) as server:
         failure = run(HttpEmbedder(config("openai", server)), "a", "b", "c")

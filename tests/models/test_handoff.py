@@ -11,7 +11,7 @@ import pytest
 from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolOffer
 from kept.core.ports import Model
 from kept.core.rollout import Failure
-from kept.models.handoff import HandoffModel, request_id
+from kept.models.manual import HandoffModel, request_id
 from kept.testing import ModelSuite
 
 # it waits for files to settle

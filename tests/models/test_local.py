@@ -17,11 +17,11 @@ import pytest
 from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolOffer
 from kept.core.ports import Model
 from kept.core.rollout import Failure
-from kept.models import local_process
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
-from kept.models.local import LocalModel
-from kept.models.local_process import LlamaProcess
+from kept.models.local import process as local_process
+from kept.models.local.local import LocalModel
+from kept.models.local.process import LlamaProcess
 from kept.testing import ModelSuite
 from tests.processes import is_gone
 
@@ -198,7 +198,7 @@ ANSWERING = """
 import asyncio, os, signal, sys, threading
 from pathlib import Path
 from kept.core.model import Message, ModelRequest
-from kept.models.local import LocalModel
+from kept.models.local.local import LocalModel
 model = LocalModel("local/smollm2", Path(sys.argv[1]))
 story = ModelRequest((Message("user", "Tell a very long story."),), max_tokens=1500)
 threading.Thread(target=lambda: asyncio.run(model.complete(story)), daemon=True).start()

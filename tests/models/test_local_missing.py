@@ -9,7 +9,7 @@ import pytest
 from kept.core.model import Message, ModelRequest
 from kept.core.rollout import Failure
 from kept.errors import SetupError
-from kept.models.local import LocalModel, local_model
+from kept.models.local.local import LocalModel, local_model
 from kept.settings import install_command
 
 

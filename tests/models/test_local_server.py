@@ -10,7 +10,7 @@ import pytest
 
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
-from kept.models.local_server import start_server
+from kept.models.local.local_server import start_server
 from kept.testing import ScriptedModel
 
 Ask = Callable[[aiohttp.ClientSession, str], Awaitable[Any]]

@@ -18,7 +18,7 @@ from kept.core.ports import Model, Scope
 from kept.core.proposal import Proposal, ProposerReply
 from kept.core.rollout import Failure, Job, Rollout, Usage
 from kept.engine.clock import SystemClock
-from kept.models.asking import ask
+from kept.models.ask import ask
 from kept.models.config import Price
 from kept.testing import MemoryJournal, ScriptedProposer, sit, small_cases, small_plan
 from kept.testing.server import Fault, ModelServer, Seen

@@ -16,7 +16,7 @@ from kept.core.rollout import Failure
 from kept.models import line as line_module
 from kept.models.client import HttpModel
 from kept.models.config import ModelConfig, Price
-from kept.models.embedding import HttpEmbedder
+from kept.models.embeddings import HttpEmbedder
 from kept.testing.server import Fault, ModelServer
 from tests.models.worlds import ASK, client, config
 

@@ -9,7 +9,7 @@ from kept.core.model import Message, ModelReply, ModelRequest, ToolCall
 from kept.core.rollout import Failure
 from kept.engine.scope import JournalScope
 from kept.errors import SetupError
-from kept.models.asking import ask as asking
+from kept.models.ask import ask as asking
 from kept.models.config import ModelConfig, Price
 from kept.models.connect import connect
 from kept.models.pricing import worst_usd

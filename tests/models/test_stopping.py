@@ -11,7 +11,7 @@ from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.engine.clock import SystemClock
-from kept.models.asking import ask
+from kept.models.ask import ask
 from kept.testing import MemoryJournal, ScriptedEvaluator, ScriptedProposer, sit, small_plan
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.models.worlds import ASK, client

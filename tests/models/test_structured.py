@@ -9,9 +9,9 @@ import pytest
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.rollout import FREE, Failure, Usage
 from kept.engine.scope import JournalScope
-from kept.models import structured
-from kept.models.asking import ask
-from kept.models.structured import ReplyRules, Unfit, fit, is_cut, without_thoughts
+from kept.models import structured_output
+from kept.models.ask import ask
+from kept.models.structured_output import ReplyRules, Unfit, fit, is_cut, without_thoughts
 from kept.testing import MemoryJournal, ScriptedModel
 from kept.testing.server import ModelServer
 from tests.models.worlds import model
@@ -114,7 +114,7 @@ def test_json_that_cannot_be_kept_is_unfit(text: str):
 
 
 def test_json_that_takes_long_to_mend_is_unfit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(structured, "MEND_SECONDS", 0.05)
+    monkeypatch.setattr(structured_output, "MEND_SECONDS", 0.05)
     with pytest.raises(Unfit, match="takes more than"):
         fit('{"label": "good",, "why": "' + '" ' * 200_000 + '"}', {"type": "object"})
 
@@ -171,7 +171,7 @@ def test_what_is_opened_and_never_closed_is_read_in_one_pass(text: str):
 def test_mending_a_long_reply_is_bounded_in_time(monkeypatch: pytest.MonkeyPatch):
     long = '{"label": "good",, "why": "' + "x" * 5000 + '"}'
     assert json.loads(fit(long, SCHEMA))["label"] == "good"
-    monkeypatch.setattr(structured, "MEND_SECONDS", 0.5)
+    monkeypatch.setattr(structured_output, "MEND_SECONDS", 0.5)
     with pytest.raises(Unfit, match=r"mending its JSON takes more than 0\.5 seconds"):
         fit('{"k": "x' + '" y' * 200_000 + '"}', SCHEMA)
 

@@ -15,8 +15,8 @@ from kept.core.rollout import Failure
 from kept.proposers.agent import AgentProposer, prompt_for
 from kept.proposers.briefing import plain_brief
 from kept.testing import MemoryJournal, ProposerSuite
-from tests.harness.stand_in import KEY, harness, put
 from tests.proposers.briefs import ask, make_brief
+from tests.sandbox.coding_agents.stand_in import KEY, harness, put
 
 TEXTS = {"SKILL.md": "one\ntwo\n", "sub/other.md": "other\n"}
 

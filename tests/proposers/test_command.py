@@ -15,9 +15,9 @@ from kept.core.protect import Heading
 from kept.core.rollout import Failure
 from kept.core.verdict import Verdict
 from kept.proposers.command import CommandProposer
-from kept.sandbox import Command
+from kept.sandbox.command import Command
+from kept.sandbox.workspace import Scratch
 from kept.testing import MemoryJournal, ProposerSuite
-from kept.workspace import Scratch
 from tests.proposers.briefs import ask, close, make_brief
 
 TEXTS = {"prompt.md": "one\ntwo\nthree\n", "sub/other.md": "other\n"}

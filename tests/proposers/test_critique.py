@@ -80,7 +80,7 @@ def revision(new: str = NEW, **given: object) -> str:
 
 
 def shipped(name: str) -> dict[str, Any]:
-    text = files("kept").joinpath(f"scaffold/optimizer/{name}.yaml").read_text()
+    text = files("kept").joinpath(f"ui/scaffold/optimizer/{name}.yaml").read_text()
     return cast("dict[str, Any]", read_yaml(text).data)
 
 

@@ -20,14 +20,14 @@ from kept.core.proposal import Turn
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.state import State
 from kept.gates.sigma import Sigma
-from kept.locate import locate
 from kept.proposers.asking import Asked
 from kept.proposers.critique import DIAGNOSIS, REVISION, Critique
-from kept.proposers.numeric import Numeric
+from kept.proposers.numeric.numeric import Numeric
+from kept.proposers.numeric.space import Axis, Numbers, Space
 from kept.proposers.shots import Shots
-from kept.proposers.space import Axis, Numbers, Space
 from kept.proposers.texts import TextAxis
-from kept.runs import Watch, resume, start
+from kept.run import Watch, resume, start
+from kept.spec.locate.locate import locate
 from kept.testing import MemoryJournal, ScriptedModel
 from kept.testing.sitting import sit, small_plan
 from tests.engine.cutting import Home1, Moments, cut

@@ -20,8 +20,8 @@ from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
+from kept.models.prompts import prompt
 from kept.models.window import tokens_of
-from kept.prompts import prompt
 from kept.proposers.forms import EDIT
 from kept.proposers.model import ModelProposer
 from kept.proposers.showing import Sight

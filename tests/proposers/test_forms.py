@@ -20,7 +20,7 @@ from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
 from kept.models.config import ModelConfig
 from kept.models.connect import connect
-from kept.prompts import Name, prompt
+from kept.models.prompts import Name, prompt
 from kept.proposers.agent import prompt_for
 from kept.proposers.briefing import plain_brief
 from kept.proposers.forms import FORMS

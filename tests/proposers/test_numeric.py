@@ -20,10 +20,10 @@ from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, Skip, Turn, der
 from kept.core.rollout import Failure, Job
 from kept.core.verdict import Verdict
 from kept.engine.scope import JournalScope
-from kept.locate import locate
-from kept.proposers.numeric import Numeric
-from kept.proposers.space import Axis, Choices, Numbers, Point, Space
-from kept.runs import Watch, resume, start
+from kept.proposers.numeric.numeric import Numeric
+from kept.proposers.numeric.space import Axis, Choices, Numbers, Point, Space
+from kept.run import Watch, resume, start
+from kept.spec.locate.locate import locate
 from kept.store.home import Home
 from kept.testing import MemoryJournal, ProposerSuite, ScriptedEvaluator
 from kept.testing.sitting import sit, small_plan

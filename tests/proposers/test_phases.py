@@ -15,10 +15,10 @@ from kept.core.grow import Log
 from kept.core.ports import Proposer
 from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, Skip, Turn, derive_seed
 from kept.core.verdict import Verdict
-from kept.proposers.numeric import Numeric
-from kept.proposers.points import Measured, Past
-from kept.proposers.space import Axis, Choices, Numbers, Point, Space
-from kept.proposers.tpe import Estimator, Told
+from kept.proposers.numeric.numeric import Numeric
+from kept.proposers.numeric.points import Measured, Past
+from kept.proposers.numeric.space import Axis, Choices, Numbers, Point, Space
+from kept.proposers.numeric.tpe import Estimator, Told
 from kept.testing import ProposerSuite
 from tests.proposers.briefs import ask, make_brief
 

@@ -6,9 +6,16 @@ from math import exp, inf, log, sqrt
 import numpy as np
 import pytest
 
-from kept.proposers.space import Axis, Choices, Numbers, Point, Space
-from kept.proposers.surrogate import LENGTHS, NOISES, expected_gain, fitted, improvement, place_of
-from kept.proposers.tpe import Told
+from kept.proposers.numeric.expected_gain import (
+    LENGTHS,
+    NOISES,
+    expected_gain,
+    fitted,
+    improvement,
+    place_of,
+)
+from kept.proposers.numeric.space import Axis, Choices, Numbers, Point, Space
+from kept.proposers.numeric.tpe import Told
 
 LINE = Space((Axis("c", "x", Numbers(0.0, 1.0)),))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kept.core.plan import Plan
 from kept.core.state import State
-from kept.runs import Watch, resume, start
+from kept.run import Watch, resume, start
 from kept.store import wire
 from kept.testing.server import ModelServer
 from tests.engine.cutting import Home1, Moments, Rows, calls, cut, rows

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SpecError
-from kept.recipes.artifact import compile_task
+from kept.recipes.task.compile import compile_task
 
 
 def problems(task: Path, *overrides: str, hints: bool = False) -> list[str]:

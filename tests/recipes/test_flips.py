@@ -16,10 +16,10 @@ import pytest
 
 from kept.store.reader import Run
 from kept.testing.server import ModelServer
-from tests.cli.tasks import kept
 from tests.recipes.killing import Kills, the_run, timeless
 from tests.recipes.test_kills import COMMANDS, commands
-from tests.web.project import inside
+from tests.ui.cli.tasks import kept
+from tests.ui.web.project import inside
 
 SAMPLE, NIGHTLY = 5, 44
 """Damages of a recipe, in CI and at night."""

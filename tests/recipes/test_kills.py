@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from kept.sandbox import abilities
+from kept.sandbox.capabilities import abilities
 from kept.testing.server import Seen
-from tests.agents.play import REPORT, Play, complete, delegate, done, plan, use, write
-from tests.agents.rundir.made import synthetic_run
-from tests.cli.test_refine import MODEL, Stage
-from tests.recipes import test_edit_task as edit
-from tests.recipes.agent import world as agent
-from tests.recipes.coordinate import world as coordinate
+from tests.orchestrator.play import REPORT, Play, complete, delegate, done, plan, use, write
+from tests.orchestrator.rundir.made import synthetic_run
+from tests.recipes.agent_config import world as agent
+from tests.recipes.agent_config.tune import world as coordinate
 from tests.recipes.killing import Killable, Kills
 from tests.recipes.refine import world as refine
 from tests.recipes.skill import world as skill
 from tests.recipes.suite import world as suite
+from tests.recipes.task import test_edit_task as edit
 from tests.recipes.telling import write_cases
+from tests.ui.cli.test_refine import MODEL, Stage
 
 SAMPLE, NIGHTLY = 2, 40
 """Kills of a recipe, in CI and at night."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.recipes.test_task_keys import write
+from tests.recipes.task.test_task_keys import write
 
 pytestmark = pytest.mark.kill
 

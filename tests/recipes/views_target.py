@@ -14,8 +14,8 @@ import kept.store.results as results
 import kept.store.views as views
 from kept.core.artifact import Candidate
 from kept.core.stage import StepRecords
-from kept.recipes.artifact import compile_task
-from kept.runs import resume, start
+from kept.recipes.task.compile import compile_task
+from kept.run import resume, start
 from kept.store.home import Home
 
 

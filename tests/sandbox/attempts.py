@@ -10,8 +10,8 @@ from pathlib import Path
 from kept.core.artifact import Candidate
 from kept.core.rollout import Failure
 from kept.core.score import Outcome
-from kept.recipes.artifact import compile_task
-from kept.runs import start
+from kept.recipes.task.compile import compile_task
+from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kept.errors import RunError
-from kept.sandbox import View, copies
+from kept.sandbox import copies
+from kept.sandbox.command import View
 from kept.sandbox.copies import Copies
 
 DEEP = """

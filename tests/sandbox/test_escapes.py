@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from kept.sandbox import abilities
+from kept.sandbox.capabilities import abilities
 from kept.store.reader import Run
 from tests.sandbox.attempts import ATTEMPTS, BEST, QUIET, Ended, make, sleepers, tree_of
 

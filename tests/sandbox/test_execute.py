@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from kept.core.rollout import Failure
-from kept.sandbox import Command, Exit, abilities, execute, running, strays
+from kept.sandbox import orphan_search, running
+from kept.sandbox.capabilities import abilities
 from kept.sandbox.cgroup import Parents
+from kept.sandbox.command import Command, Exit
+from kept.sandbox.execute import execute
 from tests.processes import is_gone, is_running, read_pid
 
 
@@ -168,8 +171,8 @@ def test_a_command_leaves_the_strays_of_others_alone(tmp_path: Path):
 
 
 def test_the_mark_of_a_command_is_a_limit_that_no_memory_reaches(tmp_path: Path):
-    one, other = strays.limit("7.a1b2c3d4e5f6.1."), strays.limit("7.a1b2c3d4e5f6.2.")
-    elsewhere = strays.limit("7.ffffffffffff.1.")
+    one, other = orphan_search.limit("7.a1b2c3d4e5f6.1."), orphan_search.limit("7.a1b2c3d4e5f6.2.")
+    elsewhere = orphan_search.limit("7.ffffffffffff.1.")
     assert len({one, other, elsewhere}) == 3
     assert all(1 << 52 <= limit < 1 << 53 for limit in (one, other, elsewhere))
     limit = run("ulimit -m", tmp_path).stdout
@@ -245,18 +248,18 @@ def test_a_command_in_a_folder_that_is_gone_is_no_candidates_fault(tmp_path: Pat
 
 def test_the_warden_of_a_kept_inside_a_command_is_not_taken_for_one_of_its_strays():
     outer, inner = "7.a1b2c3d4e5f6.1.", "8.ffffffffffff."
-    line = f'ulimit -m {strays.limit(outer)}; exec "$0" -I -S "$1" {inner}'
-    started = ["sh", "-c", line, sys.executable, strays.__file__]
+    line = f'ulimit -m {orphan_search.limit(outer)}; exec "$0" -I -S "$1" {inner}'
+    started = ["sh", "-c", line, sys.executable, orphan_search.__file__]
     with subprocess.Popen(started, stdin=subprocess.PIPE) as warden:
         until = time.monotonic() + 20
         # before the shell has become the warden it may not have the mark yet, and be found later
-        is_warden = f"{strays.__file__}\0{inner}\0".encode()
+        is_warden = f"{orphan_search.__file__}\0{inner}\0".encode()
         of_process = Path(f"/proc/{warden.pid}/cmdline")
         while not of_process.read_bytes().endswith(is_warden) and time.monotonic() < until:
             time.sleep(0.01)
-        while warden.pid in strays.find(outer) and time.monotonic() < until:
+        while warden.pid in orphan_search.find(outer) and time.monotonic() < until:
             time.sleep(0.01)
-        found = strays.find(outer)
+        found = orphan_search.find(outer)
         assert warden.stdin is not None
         warden.stdin.close()
     assert warden.pid not in found

@@ -12,7 +12,7 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.state import State
-from kept.sandbox import strays
+from kept.sandbox import orphan_search
 from kept.store import wire
 from kept.store.reader import Run
 from tests import warm
@@ -132,7 +132,7 @@ def test_a_killed_run_repeats_no_command_whose_result_was_written_and_leaves_non
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=120)
     deadline = time.monotonic() + 60
-    while left := strays.find(f"{process.pid}."):
+    while left := orphan_search.find(f"{process.pid}."):
         assert time.monotonic() < deadline, f"still running: {left}"
         time.sleep(0.01)
     known, before = written(tmp_path), ran(tmp_path)

@@ -10,9 +10,10 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure
-from kept.sandbox import Command, Exit, Limits, View, abilities, fill, running
-from kept.sandbox.command import MIB
-from kept.workspace import Scratch
+from kept.sandbox import fill, running
+from kept.sandbox.capabilities import abilities
+from kept.sandbox.command import MIB, Command, Exit, Limits, View
+from kept.sandbox.workspace import Scratch
 
 pytestmark = pytest.mark.sandbox
 

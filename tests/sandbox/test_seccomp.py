@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kept.sandbox import abilities
+from kept.sandbox.capabilities import abilities
 from kept.sandbox.running import Status
 from kept.sandbox.seccomp import PROCESSORS, program
 

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from kept import workspace
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure
-from kept.sandbox import Command, Exit, Limits, View, abilities, running, secrets, strays, walls
-from kept.sandbox.abilities import calls_filter
+from kept.sandbox import orphan_search, running, secrets, walls, workspace
+from kept.sandbox.capabilities import abilities, calls_filter
+from kept.sandbox.command import Command, Exit, Limits, View
 from kept.sandbox.limits import shell
 from kept.sandbox.walls import Site, walled
-from kept.workspace import Scratch, Workspace
+from kept.sandbox.workspace import Scratch, Workspace
 from tests.processes import is_gone
 
 pytestmark = pytest.mark.sandbox
@@ -273,7 +273,7 @@ from pathlib import Path
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.sandbox import Command, View
-from kept.workspace import Scratch
+from kept.sandbox.workspace import Scratch
 
 async def main(tree):
     with Scratch().workspace(Candidate({}), Case("a")) as made:
@@ -363,7 +363,7 @@ from pathlib import Path
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.sandbox import Command, View
-from kept.workspace import Scratch
+from kept.sandbox.workspace import Scratch
 
 async def main(tree):
     with Scratch().workspace(Candidate({}), Case("a")) as made:
@@ -400,7 +400,7 @@ def test_kill_9_on_kept_takes_its_commands_with_it(how: str, tree: Path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert all(is_gone(pid) for pid in pids if pid != process.pid)
-    assert strays.find(f"{process.pid}.") == []
+    assert orphan_search.find(f"{process.pid}.") == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

@@ -9,11 +9,11 @@ from kept.models.cache import CachedModel
 from kept.models.client import HttpModel
 from kept.models.config import ModelConfig, Price
 from kept.models.roles import ROLES, connect_role, is_kept
-from kept.recipes import Compiled
-from kept.recipes.artifact import compile_task
-from kept.recipes.roles import configs
+from kept.recipes.recipes import Compiled
+from kept.recipes.task.compile import compile_task
+from kept.recipes.task.models import configs
 from kept.spec.models import ModelsSpec, open_address
-from tests.spec.tasks import TASK, write_task
+from tests.recipes.task.tasks import TASK, write_task
 
 FAR = "base_url: 'https://h/v1'"
 MONEY = "budget: {max_iterations: 20, max_usd: 1, usd_per_rollout: 0}"

@@ -18,27 +18,29 @@ from kept.core.model import ModelReply
 from kept.core.plan import EVAL
 from kept.core.state import State
 from kept.errors import JournalError, KeptError, RunError
-from kept.report import as_json, markdown, summary
-from kept.report.changes import best_diff
-from kept.report.step import step_detail, step_json
-from kept.runs import resume, start
-from kept.sandbox import abilities
+from kept.results.summary import summary
+from kept.run import resume, start
+from kept.sandbox.capabilities import abilities
 from kept.store.damage import never_began
 from kept.store.facts import check_facts
 from kept.store.home import Home
-from kept.store.index import RunIndex
 from kept.store.journal import RunJournal
 from kept.store.reader import Run
-from kept.web.app import make_app, run_view
-from kept.web.kind import Asked
-from kept.web.kinds import kind_of
-from kept.web.links import Links
-from kept.web.source import Runs
-from tests.cli.tasks import kept
+from kept.store.run_index import RunIndex
+from kept.ui.report.changes import best_diff
+from kept.ui.report.json import as_json
+from kept.ui.report.page import markdown
+from kept.ui.report.step import step_detail, step_json
+from kept.ui.web.app import make_app, run_view
+from kept.ui.web.kind import Asked
+from kept.ui.web.kinds import kind_of
+from kept.ui.web.links import Links
+from kept.ui.web.source import Runs
 from tests.engine.worlds import make_plan
 from tests.recipes.refine.world import scores, world
 from tests.store.damaging import GONE, Damage, damaged, every_damage, lines_of, resealed
-from tests.web.test_source import asked
+from tests.ui.cli.tasks import kept
+from tests.ui.web.test_source import asked
 
 FILES = ("journal.jsonl", "rollouts.jsonl")
 STEPS = 5

@@ -16,21 +16,21 @@ from pathlib import Path
 import pytest
 
 import kept
-from kept.agents.refine.best import alone
-from kept.agents.refine.lock import refining
 from kept.core.artifact import Candidate
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.errors import JournalError, LockedError, SetupError
 from kept.models.cache import CallCache
-from kept.runs import resume, start
+from kept.orchestrator.prompt_registry import PromptRegistry
+from kept.orchestrator.refine.best import alone
+from kept.orchestrator.refine.lock import refining
+from kept.run import resume, start
 from kept.store.best import swap_best
 from kept.store.home import Home
 from kept.store.journal import RunJournal
 from kept.store.lock import Lock, holder
 from kept.store.pack import Pack
-from kept.store.prompt_registry import PromptRegistry
 from kept.store.reader import Run
 from tests.engine.worlds import make_plan
 from tests.store.damaging import resealed
@@ -294,7 +294,7 @@ def test_a_pack_with_a_torn_end_goes_on_from_its_last_whole_entry(run: tuple[Pat
 FULL_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
-from kept.runs import resume, start
+from kept.run import resume, start
 from kept.errors import KeptError
 from kept.store.home import Home
 from tests.engine.worlds import make_plan

@@ -12,18 +12,20 @@ import pytest
 
 from kept.core.state import State
 from kept.errors import JournalError, KeptError
-from kept.report import as_json, markdown, summary
-from kept.report.changes import best_diff
-from kept.report.step import step_detail, step_json
-from kept.runs import resume, start
+from kept.results.summary import summary
+from kept.run import resume, start
 from kept.store.home import Home
-from kept.store.index import RunIndex
 from kept.store.reader import Run
+from kept.store.run_index import RunIndex
 from kept.store.verify import COPY, repair_run, verify_run
-from kept.web.app import run_view
-from kept.web.kind import Asked
-from kept.web.kinds import kind_of
-from kept.web.links import Links
+from kept.ui.report.changes import best_diff
+from kept.ui.report.json import as_json
+from kept.ui.report.page import markdown
+from kept.ui.report.step import step_detail, step_json
+from kept.ui.web.app import run_view
+from kept.ui.web.kind import Asked
+from kept.ui.web.kinds import kind_of
+from kept.ui.web.links import Links
 from tests.engine.worlds import make_plan
 
 STEPS, CLOSED = 5, 3

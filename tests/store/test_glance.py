@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kept.runs import start
+from kept.run import start
 from kept.store.glance import Glance
 from kept.store.home import Home
-from kept.store.index import RunIndex, values
 from kept.store.reader import Run
+from kept.store.run_index import RunIndex, values
 from kept.store.spent import spend_of
-from kept.store.steps import answered_step, closed_step, opened_step
+from kept.store.step_index import answered_step, closed_step, opened_step
 from tests.engine.worlds import make_plan
 
 

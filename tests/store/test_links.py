@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kept.agents.refine.best import BEST, FRESH, OLD, Winner, recover, write_best
-from kept.agents.refine.session import SESSIONS, Session, write_session
-from kept.agents.rundir.write import Layout, sweep
-from kept.runs import start
+from kept.orchestrator.refine.best import BEST, FRESH, OLD, Winner, recover, write_best
+from kept.orchestrator.refine.session import SESSIONS, Session, write_session
+from kept.orchestrator.run_folder.write import Layout, sweep
+from kept.run import start
 from kept.store.candidates import CandidateFolder
 from kept.store.files import link_in, named_place, write_below, write_file, write_whole
 from kept.store.home import Home

@@ -9,12 +9,12 @@ import pytest
 
 import kept as kept_api
 from kept.errors import SetupError
+from kept.orchestrator.prompt_registry import Epoch, PromptRegistry, registry_path
 from kept.store.files import make_folder, write_below, write_file, write_whole
 from kept.store.home import Home
-from kept.store.index import RunIndex
-from kept.store.prompt_registry import Epoch, PromptRegistry, registry_path
+from kept.store.run_index import RunIndex
 from kept.store.verify import verify_run
-from tests.cli.tasks import kept, write_task
+from tests.ui.cli.tasks import kept, write_task
 
 
 @pytest.fixture(autouse=True)

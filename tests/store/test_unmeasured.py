@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import kept
-from kept.cli.texts import run_text
-from kept.report import as_json, headline, summary
+from kept.results.summary import summary
 from kept.store.unmeasured import unmeasured_words
+from kept.ui.cli._render import run_text
+from kept.ui.report.json import as_json, headline
 
 CASES = [f"case {n}" for n in range(20)]
 FAILS = "fails here"

@@ -1,4 +1,1 @@
-"""Ways in for people who already have something: each takes a peer's parts as they are.
-
-A peer is imported where it is used, never with this package.
-"""
+"""Adapters for users of gepa, dspy, Inspect, promptfoo and pytest."""

@@ -14,14 +14,14 @@ from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
 from kept.core.proposal import Brief, ClosedStep
 from kept.core.rollout import FREE, Failure, Usage
-from kept.models.asking import ask
-from kept.models.structured import ReplyRules
+from kept.engine.threads import call_apart
+from kept.evaluators.runners.function import failure_of
+from kept.models.ask import ask
+from kept.models.prompts import prompt
+from kept.models.structured_output import ReplyRules
 from kept.models.window import tokens_of
-from kept.prompts import prompt
-from kept.proposers.fitting import Item, fit
+from kept.proposers.proposers_fitting import Item, fit
 from kept.proposers.showing import UNTOLD, parent_item, verdict_of
-from kept.runners.function import failure_of
-from kept.threads import call_apart
 
 REFUSED = 3
 """Texts that came to nothing and are shown, the last ones."""

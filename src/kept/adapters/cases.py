@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 
 from kept.core.case import Case, Cases, split_cases
 from kept.errors import SetupError
-from kept.recipes.function import parse_ratio, warn_of_overlaps
+from kept.recipes.function.compile import parse_ratio, warn_of_overlaps
 
 
 class Data(NamedTuple):

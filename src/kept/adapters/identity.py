@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from kept.recipes.function import source_of
+from kept.recipes.function.compile import source_of
 
 SECRET = ("api_key", "api_secret", "token")
 """Settings that may change without another model."""

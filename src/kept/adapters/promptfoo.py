@@ -13,14 +13,15 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from kept.adapters.starting import check_calls, check_own, limits_of, place
 from kept.api import Result
-from kept.calling import run_plan
 from kept.core.budget import Budget
 from kept.core.ports import Gate, Sink
 from kept.errors import SetupError
-from kept.intake import Draft, write
-from kept.intake.promptfoo import Chosen, draft_of
-from kept.recipes.artifact import compile_task
-from kept.runs import gate_of
+from kept.recipes.importers.intake import Draft, write
+from kept.recipes.importers.promptfoo.choosing import Chosen
+from kept.recipes.importers.promptfoo.draft import draft_of
+from kept.recipes.task.compile import compile_task
+from kept.run import gate_of
+from kept.run_sync import run_plan
 from kept.store.home import Home
 
 TASKS = "tasks"

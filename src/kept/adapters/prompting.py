@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 from kept.errors import SetupError
-from kept.prompts import prompt, strange_places
+from kept.models.prompts import prompt, strange_places
 
 FILE = "component.md"
 

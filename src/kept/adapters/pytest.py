@@ -28,12 +28,11 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 from kept.core.words import count
 from kept.errors import SetupError
-from kept.recipes.function import ProposerLike, make_proposers, parse_ratio
-from kept.recipes.hashing import digest
-from kept.sandbox import Command, Exit, View
-from kept.sandbox.command import Network
+from kept.recipes.function.compile import ProposerLike, make_proposers, parse_ratio
+from kept.recipes.task.hashing import digest
+from kept.sandbox.command import Command, Exit, Network, View
+from kept.sandbox.workspace import Scratch
 from kept.store.home import Home
-from kept.workspace import Scratch
 
 RESULT = "result.xml"
 SETTINGS = (

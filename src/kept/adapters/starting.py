@@ -10,8 +10,8 @@ from kept.api import Result, optimize
 from kept.core.budget import Budget
 from kept.core.ports import Gate, Guard, Proposer, Runner, Sink
 from kept.errors import SetupError
-from kept.recipes.call import check_some
-from kept.runs import gate_of
+from kept.recipes.function.validate import check_some
+from kept.run import gate_of
 from kept.store.home import Home
 
 PASSED_ON = (

@@ -1,4 +1,1 @@
-"""Data and pure functions: what every recipe is made of.
-
-Standard library only. No files, clock, randomness, logging or async in here.
-"""
+"""Frozen data and pure functions: no I/O, clock, randomness or log."""

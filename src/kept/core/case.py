@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, cast
 
-from kept.core.canonical import by_kinds, canonical
+from kept.core.fingerprint import by_kinds, canonical
 
 Split = Literal["train", "holdout", "test"]
 SPLITS: tuple[Split, ...] = ("train", "holdout", "test")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
-from kept.core import lost as losing
-from kept.core.brought import Brought, all_asked_again, with_step
+from kept.core import retry_turns as losing
+from kept.core.alpha import Ledger
 from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
 from kept.core.event import (
     Event,
@@ -21,10 +21,10 @@ from kept.core.event import (
 )
 from kept.core.final import AHEAD, finalists, settled
 from kept.core.grow import Log, Seen
-from kept.core.ledger import Ledger
 from kept.core.lineage import judged_whole
 from kept.core.pool import MERGE, NearMiss, Pool, joined, raced
 from kept.core.proposal import Claim, ClosedStep, Note, Proposal, Prove, Skip
+from kept.core.proposer_stats import Brought, all_asked_again, with_step
 from kept.core.score import Evaluation
 from kept.core.step import OpenStep, closed_step, screened
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import NamedTuple
 
+from kept.core.alpha import Ledger
 from kept.core.budget import NOTHING, Spend
 from kept.core.event import StepClosed
-from kept.core.ledger import Ledger
 from kept.core.proposal import ClosedStep, Proposal, Reply, Skip, Turn
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from kept.core.ledger import Ledger
+from kept.core.alpha import Ledger
 from kept.core.objective import Objective
 from kept.core.rollout import Pair, Purpose
 from kept.core.score import Evaluation

@@ -1,4 +1,1 @@
-"""The one loop and what it runs on: evaluation, call replay, judging a step.
-
-Knows the ports and nothing behind them.
-"""
+"""The loop: it opens steps, runs rollouts, and closes steps in order."""

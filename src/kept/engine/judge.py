@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from kept.core.alpha import Ledger
 from kept.core.answers import Answers
 from kept.core.artifact import Candidate
 from kept.core.asked import Asked, note_asked
@@ -22,7 +23,6 @@ from kept.core.edit import (
     partly_applied,
 )
 from kept.core.grow import Seen
-from kept.core.ledger import Ledger
 from kept.core.plan import Plan
 from kept.core.ports import Claiming, Clock, Measuring, Proving
 from kept.core.proposal import (

@@ -19,7 +19,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Sink
 from kept.core.proposal import Proposal, Turn, proposal_scope
 from kept.core.rollout import FREE, Job
-from kept.core.schedule import budget_stop, too_many_failures
+from kept.core.schedules.schedule import budget_stop, too_many_failures
 from kept.core.state import GIVEN_UP, State, advance
 from kept.core.step import OpenStep
 from kept.core.verdict import Verdict

@@ -2,12 +2,12 @@
 
 from itertools import islice
 
-from kept.core.brought import MOST_FAILED, NOTHING
 from kept.core.budget import StopReason
-from kept.core.epochs import of_epoch_end
 from kept.core.objective import unusable
 from kept.core.proposal import USELESS, ClosedStep
-from kept.core.schedule import OF_THE_RUN
+from kept.core.proposer_stats import MOST_FAILED, NOTHING
+from kept.core.schedules.epochs import of_epoch_end
+from kept.core.schedules.schedule import OF_THE_RUN
 from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.verdict import NOTHING_NEW, UNMEASURED, Verdict

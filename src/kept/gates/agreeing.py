@@ -6,7 +6,7 @@ itself in five runs out of five every other time.
 
 from math import ceil, log, log1p
 
-from kept.core.ledger import Ledger
+from kept.core.alpha import Ledger
 
 LATE = Ledger(tests=99)
 """A step that has as little to risk as any that is reckoned with beforehand."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kept.core.rollout import Purpose
 from kept.core.verdict import Side, View
-from kept.gates.pairing import answers
+from kept.gates._pairs import answers
 
 SURE = 0.95
 

@@ -9,9 +9,9 @@ from math import isfinite
 from kept.core.proposal import Ask
 from kept.core.verdict import Verdict, VerdictCode, View
 from kept.core.words import count
+from kept.gates._pairs import draws, missing_asks
 from kept.gates.case_level import Interval, case_gains, interval
 from kept.gates.common import not_comparable
-from kept.gates.pairing import draws, missing_asks
 
 
 def claimed(view: View, passes: int) -> Verdict | tuple[Ask, ...]:

@@ -13,6 +13,7 @@ from kept.core.answers import Answers
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
 from kept.core.verdict import Side, Verdict, VerdictCode, View
+from kept.gates._pairs import draws, missing_asks, pair_gains, shuffled
 from kept.gates.bets import evidence
 from kept.gates.case_level import SURE
 from kept.gates.common import MIN_COVERAGE, broken_constraint, not_comparable
@@ -26,7 +27,6 @@ from kept.gates.detect import (
     variance,
     variance_at_most,
 )
-from kept.gates.pairing import draws, missing_asks, pair_gains, shuffled
 from kept.gates.shares import share_at_most
 from kept.gates.subsets import bounds, chance
 

@@ -18,10 +18,10 @@ from kept.core.proposal import Ask
 from kept.core.rollout import Pair
 from kept.core.verdict import Side, Verdict, View
 from kept.core.words import count, p_words
+from kept.gates._pairs import draws, missing_asks, shuffled
 from kept.gates.case_level import interval, risk_of
 from kept.gates.claiming import interval_figures
 from kept.gates.common import forbidden, not_comparable
-from kept.gates.pairing import draws, missing_asks, shuffled
 
 FEWEST = 2
 """Passes without which noise and luck could not be told apart, and finalists that stay."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass, fields
 from math import ceil
 from typing import ClassVar
 
-from kept.core.ledger import level
+from kept.core.alpha import level
 from kept.core.verdict import Verdict, View
 from kept.core.words import count
+from kept.gates._pairs import answers, looks
 from kept.gates.agreeing import LATE, agreeing
 from kept.gates.case_level import case_gains, risk_of, sign_test
 from kept.gates.common import MIN_COVERAGE, forbidden
-from kept.gates.pairing import answers, looks
 from kept.gates.race import Race
 
 

@@ -11,19 +11,13 @@ from dataclasses import dataclass, field, replace
 from math import ceil, exp, log
 from typing import ClassVar
 
-from kept.core.ledger import left, level
+from kept.core.alpha import left, level
 from kept.core.proposal import Ask
 from kept.core.rollout import Purpose
-from kept.core.schedule import MOST_PROOFS
+from kept.core.schedules.schedule import MOST_PROOFS
 from kept.core.verdict import Verdict, View
 from kept.core.words import count, p_words
-from kept.gates.baseline import measured
-from kept.gates.bets import evidence, odds
-from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
-from kept.gates.claiming import claimed, interval_figures, not_measured
-from kept.gates.common import forbidden, not_comparable
-from kept.gates.final import Final, Level
-from kept.gates.pairing import (
+from kept.gates._pairs import (
     Gains,
     alike,
     draws,
@@ -36,10 +30,16 @@ from kept.gates.pairing import (
     shuffled,
     tenure_of,
 )
+from kept.gates.baseline import measured
+from kept.gates.bets import evidence, odds
+from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
+from kept.gates.claiming import claimed, interval_figures, not_measured
+from kept.gates.common import forbidden, not_comparable
+from kept.gates.expected_cost import proof_passes, raced, screened
+from kept.gates.final import Final, Level
 from kept.gates.screen import Screen
 from kept.gates.simplify import Simplify
 from kept.gates.ties import SCREEN_RISK, difference
-from kept.gates.usual import proof_passes, raced, screened
 
 
 @dataclass(frozen=True, slots=True)

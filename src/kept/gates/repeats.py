@@ -11,17 +11,17 @@ bar.
 from dataclasses import dataclass, replace
 from math import exp, log
 
-from kept.core.ledger import level
+from kept.core.alpha import level
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
 from kept.core.score import Evaluation
 from kept.core.verdict import Side, Verdict, View
 from kept.core.words import count
+from kept.gates._pairs import TENURE, draws, missing_asks
 from kept.gates.agreeing import agreeing
 from kept.gates.bets import evidence, odds
 from kept.gates.case_level import risk_of
 from kept.gates.common import forbidden, not_comparable, unanswered
-from kept.gates.pairing import TENURE, draws, missing_asks
 from kept.gates.strict import Strict
 
 VARIES = {"varies": 1.0}

@@ -14,8 +14,7 @@ from kept.core.proposal import Ask
 from kept.core.rollout import Pair
 from kept.core.verdict import Verdict, View
 from kept.core.words import count
-from kept.gates.common import not_comparable
-from kept.gates.pairing import (
+from kept.gates._pairs import (
     alike,
     answers,
     by_case,
@@ -26,6 +25,7 @@ from kept.gates.pairing import (
     shuffled,
     tenure_of,
 )
+from kept.gates.common import not_comparable
 
 GLANCE = 4
 """Cases that a proposal meets first where there is no noise."""

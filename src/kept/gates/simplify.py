@@ -11,16 +11,12 @@ from dataclasses import dataclass, replace
 from math import ceil, exp, isfinite, log, sqrt
 from typing import NamedTuple
 
-from kept.core.ledger import level
+from kept.core.alpha import level
 from kept.core.proposal import Ask
 from kept.core.rollout import Purpose
 from kept.core.verdict import Side, Verdict, View
 from kept.core.words import count
-from kept.gates.bets import evidence, odds
-from kept.gates.case_level import case_gains
-from kept.gates.common import forbidden, not_comparable
-from kept.gates.detect import Spread, cases_needed, chance_above, noise_of, variance
-from kept.gates.pairing import (
+from kept.gates._pairs import (
     Gains,
     alike,
     draws,
@@ -33,6 +29,10 @@ from kept.gates.pairing import (
     shuffled,
     tenure_of,
 )
+from kept.gates.bets import evidence, odds
+from kept.gates.case_level import case_gains
+from kept.gates.common import forbidden, not_comparable
+from kept.gates.detect import Spread, cases_needed, chance_above, noise_of, variance
 from kept.gates.screen import GLANCE, Screen
 from kept.gates.shares import chance_of, share_at_most
 from kept.gates.subsets import bounds, chance

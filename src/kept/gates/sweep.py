@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
 from kept.core.verdict import Verdict, View
-from kept.gates.pairing import missing_asks
+from kept.gates._pairs import missing_asks
 
 PURPOSE: Purpose = "measure"
 

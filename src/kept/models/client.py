@@ -11,17 +11,17 @@ import msgspec
 
 from kept.core.model import Image, ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
-from kept.models.chat import Chat
+from kept.models.anthropic_messages import Messages
 from kept.models.config import SHAPES, ModelConfig
 from kept.models.entra import Entra
 from kept.models.http import events, post
 from kept.models.line import Line, Question, secrets_of
-from kept.models.messages import Messages
+from kept.models.openai_chat import Chat
 from kept.models.prices import FREE_OF_CHARGE, rates_of
 from kept.models.pricing import BYTES, REPLY, warn_of_usage
 from kept.models.providers import PROVIDERS, located
 from kept.models.speech import Habits, Heard, Speech, Taken
-from kept.models.structured import instructed
+from kept.models.structured_output import instructed
 from kept.models.trouble import Trouble, bare, hidden, passing, refused
 from kept.models.window import picture_tokens
 

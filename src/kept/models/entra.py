@@ -3,9 +3,9 @@
 from typing import Any
 from urllib.parse import urlsplit
 
+from kept.engine.threads import call_apart
 from kept.errors import SetupError
 from kept.settings import install_command
-from kept.threads import call_apart
 
 SCOPE = "https://cognitiveservices.azure.com/.default"
 EARLY = 300.0

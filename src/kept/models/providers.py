@@ -71,8 +71,8 @@ PROVIDERS = {
     "ollama": Provider(
         maker=_HTTP, speech="chat", base_url="http://127.0.0.1:11434/v1", needs_key=False
     ),
-    "local": Provider(maker="kept.models.local:make", needs_key=False),
-    "handoff": Provider(maker="kept.models.handoff:make", needs_key=False),
+    "local": Provider(maker="kept.models.local.local:make", needs_key=False),
+    "handoff": Provider(maker="kept.models.manual:make", needs_key=False),
     "scripted": Provider(maker="kept.models.scripted:make", needs_key=False),
 }
 

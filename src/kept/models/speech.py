@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeGuard, cast
 import msgspec
 
 from kept.core.model import Finish, ModelRequest, ToolCall
-from kept.parsing import MAX_DEPTH, check_depth
+from kept.core.parsing import MAX_DEPTH, check_depth
 
 MOST_TOKENS = 10_000_000
 """Tokens that a reply may claim: more than any model can read and write at once."""

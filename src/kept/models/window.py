@@ -21,7 +21,7 @@ def window_of(config: ModelConfig) -> int | None:
     if config.context_window is not None:
         return config.context_window
     if config.provider == "local":
-        from kept.models.local import CONTEXT
+        from kept.models.local.local import CONTEXT
 
         return CONTEXT
     listed = PROVIDERS[config.provider].prices

@@ -1,1 +1,1 @@
-"""Proposers: functions from a brief to edits."""
+"""Proposers: where changes come from."""

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, ProposerReply
 from kept.core.rollout import Failure, Rollout
-from kept.harness import Errand, Harness
-from kept.prompts import filled, prompt
+from kept.models.prompts import filled, prompt
 from kept.proposers.program import BRIEF, COPY, WHY, edited, proposed, told
 from kept.proposers.showing import facts_of
+from kept.sandbox.coding_agents.errand import Errand
+from kept.sandbox.coding_agents.run import Harness
 
 _AGENT = "agent"
 

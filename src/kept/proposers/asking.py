@@ -8,10 +8,10 @@ from typing import NamedTuple
 from kept.core.model import Message, ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure
-from kept.models.asking import ask
-from kept.models.structured import ReplyRules
+from kept.models.ask import ask
+from kept.models.structured_output import ReplyRules
 from kept.models.window import tokens_of
-from kept.proposers.fitting import Fitted, Item, fit
+from kept.proposers.proposers_fitting import Fitted, Item, fit
 
 OURS = ReplyRules(ignore_extra_keys=True)
 """For a schema of Kept's own: what it does not name is not read."""

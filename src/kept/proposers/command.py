@@ -17,8 +17,8 @@ from kept.core.proposal import Brief, ProposerReply, Skip
 from kept.core.rollout import Failure, Rollout
 from kept.core.words import count
 from kept.proposers.program import BRIEF, COPY, edited, last_line, proposed, told
-from kept.sandbox import Command, Exit
-from kept.workspace import Scratch
+from kept.sandbox.command import Command, Exit
+from kept.sandbox.workspace import Scratch
 
 NOTHING = 75
 """EX_TEMPFAIL of sysexits.h: nothing now, perhaps later."""

@@ -27,12 +27,12 @@ from kept.core.proposal import (
 from kept.core.rollout import Failure, Pair
 from kept.core.values import NoSpan
 from kept.core.words import count
-from kept.models.asking import ask
-from kept.models.structured import having_said, problem_with
+from kept.models.ask import ask
+from kept.models.structured_output import having_said, problem_with
 from kept.models.window import tokens_of
 from kept.proposers.asking import Asked, Heard, ask_fitted, once_more
 from kept.proposers.failing import Looked, failing_items, look
-from kept.proposers.fitting import Item
+from kept.proposers.proposers_fitting import Item
 from kept.proposers.shots import LAYOUT
 from kept.proposers.showing import UNTOLD, verdict_of
 from kept.proposers.texts import TextAxis

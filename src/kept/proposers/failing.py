@@ -14,7 +14,7 @@ from kept.core.objective import Objective
 from kept.core.proposal import Brief
 from kept.core.rollout import TraceItem
 from kept.core.score import Outcome
-from kept.proposers.fitting import Item
+from kept.proposers.proposers_fitting import Item
 from kept.proposers.showing import as_text
 
 NOTHING = 1e-9

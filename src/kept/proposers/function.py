@@ -19,9 +19,9 @@ from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure
 from kept.engine.purse import Halt
+from kept.engine.raised import place_of, said_by
+from kept.engine.threads import call_apart
 from kept.errors import KeptError
-from kept.raised import place_of, said_by
-from kept.threads import call_apart
 
 QUICK = 0.005
 """Seconds within which a function may hold up the event loop."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Claim, Measure, ProposerReply, Prove
-from kept.core.schedule import CLAIM, MEASURE, PROVE
+from kept.core.schedules.schedule import CLAIM, MEASURE, PROVE
 
 
 @dataclass(frozen=True, slots=True)

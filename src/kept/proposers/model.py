@@ -16,9 +16,9 @@ from kept.core.ports import Model, Scope
 from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Pair
 from kept.core.words import count
-from kept.models.asking import ask
-from kept.models.structured import having_said
-from kept.prompts import filled
+from kept.models.ask import ask
+from kept.models.prompts import filled
+from kept.models.structured_output import having_said
 from kept.proposers.asking import Asked, ask_fitted, once_more
 from kept.proposers.forms import EDIT, Draft, Form
 from kept.proposers.showing import UNTOLD, Sight, facts_of, items_of, verdict_of

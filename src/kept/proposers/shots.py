@@ -19,7 +19,7 @@ from kept.core.values import NoSpan
 from kept.core.words import count
 from kept.proposers.demos import Demos, Layout, Sets
 from kept.proposers.failing import Row, look
-from kept.proposers.points import UNTRIED
+from kept.proposers.numeric.points import UNTRIED
 from kept.proposers.texts import TextAxis
 
 LAYOUT = Layout("")

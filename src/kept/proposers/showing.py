@@ -16,7 +16,7 @@ from kept.core.proposal import Brief, ClosedStep
 from kept.core.rollout import Pair, TraceItem
 from kept.core.score import Outcome
 from kept.core.words import count, shortened
-from kept.proposers.fitting import Item
+from kept.proposers.proposers_fitting import Item
 
 UNTOLD = ("stale", "indecisive", "unaffordable")
 """Codes of steps that say nothing of their proposal."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from kept.core.edit import Edit, SetValue, Write
 from kept.core.values import NoSpan
-from kept.locate import read_value
-from kept.locate.nodes import Table, Unreadable
+from kept.spec.locate.locate import read_value
+from kept.spec.locate.nodes import Table, Unreadable
 
 RULE = "---"
 
@@ -62,7 +62,7 @@ def body_of(text: str) -> str:
 
 def _is_mapping(text: str) -> bool:
     # the YAML library takes longer to import than most runs to start
-    from kept.locate.yaml_text import read_yaml
+    from kept.spec.locate.yaml import read_yaml
 
     try:
         found = read_yaml(text)

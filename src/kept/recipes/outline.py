@@ -6,17 +6,17 @@ from typing import Any
 from kept.core.forecast import Forecast, forecast
 from kept.core.objective import Objective
 from kept.core.plan import WHY_NOT_RACE, Plan
-from kept.core.schedule import OF_THE_RUN
+from kept.core.schedules.schedule import OF_THE_RUN
 from kept.core.words import count
-from kept.envs.chatting import ChatRunner
+from kept.evaluators.environments.chatting import ChatRunner
+from kept.evaluators.runners.model import ModelRunner
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
 from kept.proposers.model import ModelProposer
 from kept.proposers.variants import Variants
-from kept.recipes import Compiled
 from kept.recipes.likely import usual_call
+from kept.recipes.recipes import Compiled
 from kept.recipes.scheduling import schedule_name
-from kept.runners.model import ModelRunner
 
 
 def outline(compiled: Compiled) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from kept.core.budget import rollouts_within
 from kept.core.plan import Plan
 from kept.core.ports import Gate
 from kept.errors import SetupError
-from kept.gates import Strict
 from kept.gates.repeats import Repeats
+from kept.gates.strict import Strict
 
 FEWEST = 30
 """Rollouts without which no race over repeats could end in a keep: 13 wins in a row, and a few."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from kept.core.bandit import Bandit
 from kept.core.ports import Proposer, Schedule
-from kept.core.schedule import Pooling, RoundRobin
+from kept.core.schedules.bandit import Bandit
+from kept.core.schedules.schedule import Pooling, RoundRobin
 from kept.proposers.variants import Variants
 
 ScheduleName = Literal["bandit", "in_turn"]

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kept.sandbox.bounded_far import MEMORY
+from kept.sandbox.bounded_main import MEMORY
 from kept.sandbox.child import Child, ChildEnded
 from kept.settings import child_environment, processors
 
 START_SECONDS = 60.0
 """For starting a process and importing the function."""
 
-_FAR = Path(__file__).with_name("bounded_far.py")
+_FAR = Path(__file__).with_name("bounded_main.py")
 _SOURCE = Path(__file__).parents[2]
 
 

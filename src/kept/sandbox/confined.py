@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from shlex import join
 
-from kept.sandbox import cgroup, strays, warden
-from kept.sandbox.abilities import abilities, calls_filter
+from kept.sandbox import cgroup, orphan_search, warden
+from kept.sandbox.capabilities import abilities, calls_filter
 from kept.sandbox.child import Child
 from kept.sandbox.command import Command, Limits, Network, View
 from kept.sandbox.limits import shell
@@ -65,9 +65,9 @@ def start_confined(argv: Sequence[str], room: Room) -> Child:
     try:
         scratch = open_.enter_context(scratch_folder("serve"))
         groups = open_.enter_context(cgroup.groups(able.groups, room.limits))
-        own = {"HOME": str(scratch), "TMPDIR": str(scratch), strays.MARK: mark}
+        own = {"HOME": str(scratch), "TMPDIR": str(scratch), orphan_search.MARK: mark}
         if not able.walls:
-            open_.callback(strays.kill_strays, mark)
+            open_.callback(orphan_search.kill_strays, mark)
             words = shell(command, groups=groups, mark=mark)
             environment = child_environment(own, room.passed_on)
             return Child(words, folder, environment, after=open_.close)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kept.core.rollout import Failure
-from kept.sandbox import cgroup, strays, warden
-from kept.sandbox.abilities import abilities, calls_filter
+from kept.sandbox import cgroup, orphan_search, warden
+from kept.sandbox.capabilities import abilities, calls_filter
 from kept.sandbox.command import Command, Exit
 from kept.sandbox.fill import Filled
 from kept.sandbox.limits import shell
@@ -39,7 +39,7 @@ async def execute(
             out, err = (open_.enter_context(tail) for tail in tails)
             status = open_.enter_context(Status(_calls(command))) if site else None
             words = _words(command, site, status, groups, mark)
-            environment = _environment(command, {**variables, strays.MARK: mark}, site)
+            environment = _environment(command, {**variables, orphan_search.MARK: mark}, site)
             cwd = Path("/") if site else command.cwd
             running = Running(words, cwd, environment, (out.writer, err.writer), status)
         except OSError as error:
@@ -50,7 +50,7 @@ async def execute(
             timed_out = await running.see_through(command.timeout, filled.too_much)
         finally:
             if site is None and not groups:
-                strays.kill_strays(mark)
+                orphan_search.kill_strays(mark)
     if filled.too_much():
         return Failure("limit", "candidate", filled.clear())
     if status and not timed_out and not status.ended:

@@ -10,7 +10,7 @@ from math import ceil
 from pathlib import Path
 from shlex import quote
 
-from kept.sandbox import strays
+from kept.sandbox import orphan_search
 from kept.sandbox.command import Command, Limits
 
 _BLOCK = 512
@@ -32,7 +32,7 @@ def shell(
     unless the command is alone in a user namespace: only then may it be set, by `count`.
     """
     words = [f"echo $$ > {quote(str(group))}/cgroup.procs" for group in groups]
-    words += [f"ulimit -m {strays.limit(mark)}"] if mark else []
+    words += [f"ulimit -m {orphan_search.limit(mark)}"] if mark else []
     words.append(f"echo {FIRST_TO_GO} > /proc/self/oom_score_adj")
     words += _words(command.limits, command.timeout)
     if count and (most := command.limits.processes) is not None:

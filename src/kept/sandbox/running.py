@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kept.sandbox.orphan_search import descendants
 from kept.sandbox.session import start_alone
-from kept.sandbox.strays import descendants
 
 LOOK = 0.5
 """Seconds between two looks at what a command has used up."""

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
-from kept.sandbox import strays
+from kept.sandbox import orphan_search
 
 _numbers = count(1)
 
@@ -36,7 +36,7 @@ def _start(ours: str) -> None:
     # -I -S: as little as possible, for it may stay for days
     os.posix_spawn(
         sys.executable,
-        [sys.executable, "-I", "-S", strays.__file__, ours],
+        [sys.executable, "-I", "-S", orphan_search.__file__, ours],
         {},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, reader, 0),

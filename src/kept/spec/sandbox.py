@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from kept.sandbox import Limits, Network
-from kept.sandbox.command import MIB
+from kept.sandbox.command import MIB, Limits, Network
 from kept.spec.base import Count, Model, Text, Texts
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -11,8 +11,8 @@ import yaml
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, SequenceNode
 
-from kept.locate.libyaml import MAX_CHARS, STRING, can_take, construct, parser_of, ruamel
-from kept.parsing import MAX_DEPTH, ParseLimit, check_size
+from kept.core.parsing import MAX_DEPTH, ParseLimit, check_size
+from kept.spec.libyaml import MAX_CHARS, STRING, can_take, construct, parser_of, ruamel
 
 Loc = tuple[str | int, ...]
 """Keys and places in lists that lead to a value."""

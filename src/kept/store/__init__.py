@@ -1,1 +1,1 @@
-"""The record of a run on disk: spine, rollout lines, packs, lock, `best/`, and the list of runs."""
+"""The journal and the files of a run."""

@@ -19,7 +19,7 @@ from kept.core.plan import (
     SKILL,
     SUITE,
 )
-from kept.prompts import ARTIFACTS
+from kept.models.prompts import ARTIFACTS
 from kept.store.shapes import Names, Number, Words, check_shape
 
 

@@ -28,7 +28,7 @@ from kept.store.facts import seed_value
 from kept.store.lines import check_whole, event_of, lines_from, stored_lines
 from kept.store.lock import holder
 from kept.store.spent import unfinished_spend
-from kept.store.steps import ENDS, SPENT, Opened, StepLog, StepRow, Told, closed_step, spend_of
+from kept.store.step_index import ENDS, SPENT, Opened, StepLog, StepRow, Told, closed_step, spend_of
 
 TERMINAL, TERMINAL_FAILED = "loss_terminal", 0.1
 """The measure of how an agent run ended, and its value for one that failed at its task."""

@@ -30,7 +30,7 @@ from kept.settings import secrets
 from kept.store import wire
 from kept.store.appender import Appender
 from kept.store.damage import left_out
-from kept.store.exports import Exports
+from kept.store.export_digests import Exports
 from kept.store.files import make_folder, unwritable
 from kept.store.lines import (
     Closed,
@@ -47,7 +47,7 @@ from kept.store.lines import (
 from kept.store.lock import Lock
 from kept.store.pack import Pack
 from kept.store.scrub import Scrub
-from kept.store.steps import INDEX, index_record, mend_steps
+from kept.store.step_index import INDEX, index_record, mend_steps
 
 R = TypeVar("R", bound=Priced)
 C = TypeVar("C", bound=Priced | Failure)

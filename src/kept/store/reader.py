@@ -23,7 +23,7 @@ from kept.store.lines import load_candidate, raw_reply, read_events, read_reply,
 from kept.store.lock import holder
 from kept.store.pack import Pack
 from kept.store.shapes import check_told
-from kept.store.steps import StepRow, closed_step
+from kept.store.step_index import StepRow, closed_step
 
 HOME = "home"
 """The fact that says which `.kept` folder a run began in."""

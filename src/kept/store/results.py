@@ -14,7 +14,7 @@ from kept.core.edit import changed_paths, line_counts
 from kept.core.objective import Objective
 from kept.core.ports import Journal
 from kept.core.stage import StepRecords, stages_of
-from kept.store.exports import run_of
+from kept.store.export_digests import run_of
 from kept.store.views import View
 
 

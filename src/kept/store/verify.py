@@ -14,8 +14,8 @@ from kept.store import wire
 from kept.store.appender import Appender
 from kept.store.best import swap_best
 from kept.store.damage import line_number
-from kept.store.exports import FILE as EXPORTS
-from kept.store.exports import changed_exports
+from kept.store.export_digests import FILE as EXPORTS
+from kept.store.export_digests import changed_exports
 from kept.store.files import set_aside
 from kept.store.home import Home
 from kept.store.lines import (
@@ -30,7 +30,7 @@ from kept.store.lines import (
 from kept.store.lock import Lock, holder
 from kept.store.pack import Pack
 from kept.store.reader import fold_run
-from kept.store.steps import is_index_of
+from kept.store.step_index import is_index_of
 
 Severity = Literal["ok", "warning", "problem"]
 

@@ -19,7 +19,7 @@ from kept.core.ports import Journal
 from kept.core.stage import StepRecords
 from kept.core.state import State
 from kept.errors import JournalError
-from kept.store.exports import digest_of
+from kept.store.export_digests import digest_of
 from kept.store.files import write_file, write_whole
 from kept.store.journal import RunJournal
 

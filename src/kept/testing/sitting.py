@@ -9,11 +9,11 @@ from kept.core.event import RunResumed, RunStarted
 from kept.core.objective import Objective
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Proposer, Runner, Sink
-from kept.core.schedule import RoundRobin
+from kept.core.schedules.schedule import RoundRobin
 from kept.core.state import State, advance
 from kept.engine.loop import Loop
+from kept.evaluators.scorers.recorded import RecordedScorer
 from kept.gates.strict import Strict
-from kept.scorers.recorded import RecordedScorer
 from kept.store.reader import fold_run
 from kept.testing.clock import FakeClock
 from kept.testing.journal import MemoryJournal

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kept.agents.refine.best import BEST
+from kept.orchestrator.refine.best import BEST
 from tests.engine.cutting import calls, rows
 from tests.recipes.refine.world import Attempted, scores, world
 from tests.sampling import sample, some_or_all

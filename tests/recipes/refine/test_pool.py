@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kept.agents.refine.best import BEST
-from tests.agents.rundir.made import synthetic_run
+from kept.orchestrator.refine.best import BEST
+from tests.orchestrator.rundir.made import synthetic_run
 from tests.recipes.refine.world import TASK, Attempted, world
 
 SEED_WRONG = 3

@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from kept.agents.refine.best import BEST, Winner, write_best
-from kept.agents.refine.folder import Told
-from kept.agents.refine.made import all_made
-from kept.agents.rundir.read import read_run
-from kept.cli.refined import Refined, told_of
 from kept.core.plan import REFINE
-from kept.core.refine import reruns, unpaid, unread
 from kept.core.rollout import Failure
+from kept.core.schedules.refine import reruns, unpaid, unread
 from kept.errors import SetupError, SpecError
-from kept.recipes.refine_asked import Refinement
-from kept.recipes.refine_gate import with_more
+from kept.orchestrator.refine.best import BEST, Winner, write_best
+from kept.orchestrator.refine.folder import Told
+from kept.orchestrator.refine.made import all_made
+from kept.orchestrator.run_folder.read import read_run
+from kept.recipes.refine.refine_asked import Refinement
+from kept.recipes.refine.refine_gate import with_more
 from kept.store.reader import Run
 from kept.store.spent import spend_of
-from tests.agents.play import say
-from tests.agents.rundir.made import synthetic_run
+from kept.ui.cli.refined import Refined, told_of
 from tests.engine.cutting import calls, rows
+from tests.orchestrator.play import say
+from tests.orchestrator.rundir.made import synthetic_run
 from tests.recipes.refine.test_refine import best, session
 from tests.recipes.refine.world import TASK, Attempted, World, world
 

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from kept.agents.refine.best import BEST, best_loss
-from kept.agents.refine.tiers import ModelPair
-from kept.agents.rundir.read import read_loss, read_run
-from kept.agents.rundir.write import Layout, write_run
-from kept.agents.texts import own_prompts
-from kept.core.refine import attempts, reruns
+from kept.core.schedules.refine import attempts, reruns
 from kept.errors import JournalError
-from kept.recipes.refine import compile_refine
-from kept.recipes.refine_asked import Refinement
-from kept.report.changes import step_diff
-from kept.report.summary import summary
-from kept.report.words import verdict_counts
-from kept.runs import check_drift, inputs_of
-from kept.sandbox import abilities
+from kept.orchestrator.refine.best import BEST, best_loss
+from kept.orchestrator.refine.tiers import ModelPair
+from kept.orchestrator.run_folder.read import read_loss, read_run
+from kept.orchestrator.run_folder.write import Layout, write_run
+from kept.orchestrator.texts import own_prompts
+from kept.recipes.refine.refine import compile_refine
+from kept.recipes.refine.refine_asked import Refinement
+from kept.results.summary import summary
+from kept.run import check_drift, inputs_of
+from kept.sandbox.capabilities import abilities
 from kept.store.glance import Glance
 from kept.store.reader import Run
-from tests.agents.play import use, write
-from tests.agents.rundir.made import RUN, perfect_run, real_run, synthetic_run
-from tests.agents.rundir.test_write import made
+from kept.ui.report.changes import step_diff
+from kept.ui.report.format import verdict_counts
+from tests.orchestrator.play import use, write
+from tests.orchestrator.rundir.made import RUN, perfect_run, real_run, synthetic_run
+from tests.orchestrator.rundir.test_write import made
 from tests.recipes.refine.world import TASK, Attempted, World, scores, world
 
 

@@ -6,25 +6,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kept.agents.course import Assignment
-from kept.agents.record import Models
-from kept.agents.refine.reading import Reading
-from kept.agents.refine.tiers import ModelPair
-from kept.agents.rundir.read import read_run
-from kept.agents.runner import AgentRunner
-from kept.agents.story import Hearer
-from kept.agents.texts import own_artifacts
 from kept.core.model import ModelRequest
 from kept.core.plan import Plan
-from kept.core.refine import Tier, halved
 from kept.core.rollout import Usage
+from kept.core.schedules.refine import Tier, halved
 from kept.models.scripted import ScriptedModel
-from kept.recipes.refine import plan_refinement
-from kept.recipes.refine_asked import Refinement
-from kept.runs import Ended, resume, start
+from kept.orchestrator.record import Models
+from kept.orchestrator.refine.rescore import Reading
+from kept.orchestrator.refine.tiers import ModelPair
+from kept.orchestrator.run_folder.read import read_run
+from kept.orchestrator.runner import AgentRunner
+from kept.orchestrator.state import Assignment
+from kept.orchestrator.story import Hearer
+from kept.orchestrator.texts import own_artifacts
+from kept.recipes.refine.refine import plan_refinement
+from kept.recipes.refine.refine_asked import Refinement
+from kept.run import Ended, resume, start
 from kept.store.home import Home
 from kept.testing.server import Fault
-from tests.agents.play import (
+from tests.orchestrator.play import (
     Play,
     Say,
     complete,
@@ -36,7 +36,7 @@ from tests.agents.play import (
     say,
     write,
 )
-from tests.agents.rundir.made import synthetic_run
+from tests.orchestrator.rundir.made import synthetic_run
 
 TASK = "Write a report to report.md"
 
@@ -73,7 +73,7 @@ class Attempted:
 
 @dataclass
 class World:
-    """Stands for models and sandboxes. Implements `kept.recipes.refine.Making`."""
+    """Stands for models and sandboxes. Implements `kept.recipes.refine.refine.Making`."""
 
     folder: Path
     attempts: Sequence[Attempted]

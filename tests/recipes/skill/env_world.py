@@ -12,9 +12,9 @@ from typing import Any
 
 from kept.core.model import ModelReply
 from kept.testing.server import ModelServer, Seen
-from tests.cli.tasks import Called, kept
-from tests.harness.stand_in import KEY
 from tests.recipes.skill import world
+from tests.sandbox.coding_agents.stand_in import KEY
+from tests.ui.cli.tasks import Called, kept
 
 RULE = "Keep to the house rule."
 STUDENT, TEACHER, JUDGE = "student", "teacher", "judge"

@@ -9,20 +9,20 @@ import pytest
 
 from kept.core.case import Case, Cases
 from kept.core.model import ModelRequest
-from kept.envs.alfworld import AlfWorld
-from kept.envs.chatting import ChatRunner
-from kept.envs.opening import opened
-from kept.envs.settings import EnvSettings
-from kept.envs.splitting import Parted
+from kept.evaluators.environments.alfworld import AlfWorld
+from kept.evaluators.environments.chatting import ChatRunner
+from kept.evaluators.environments.opening import opened
+from kept.evaluators.environments.settings import EnvSettings
+from kept.evaluators.environments.splitting import Parted
 from kept.models.config import ModelConfig
 from kept.recipes.skill.compile import Asked, plan_of
-from kept.runs import start
+from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import ScriptedModel
-from tests.envs.games import games
-from tests.envs.games import plan_of as planned
-from tests.spec.skill_configs import sound_skill
+from tests.evaluators.environments.games import games
+from tests.evaluators.environments.games import plan_of as planned
+from tests.recipes.skill.skill_configs import sound_skill
 
 __all__ = ["games"]
 

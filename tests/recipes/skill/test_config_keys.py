@@ -11,20 +11,20 @@ import pytest
 from kept.core.case import Case
 from kept.core.model import Image
 from kept.core.plan import Plan
-from kept.envs.searchqa import SearchQa
 from kept.errors import SetupError
+from kept.evaluators.environments.searchqa import SearchQa
 from kept.models.config import ModelConfig
 from kept.recipes.skill.compile import Asked, plan_of
+from kept.recipes.skill.folder import Trained
 from kept.recipes.skill.opening import settings_of
+from kept.recipes.skill.read import SkillSpec
+from kept.recipes.skill.seed_models import KEYS as MODEL_KEYS
+from kept.recipes.skill.spec import SECTIONS
 from kept.recipes.skill.students import student_config, student_of
-from kept.spec.seed_models import KEYS as MODEL_KEYS
-from kept.spec.skill.config import SECTIONS
-from kept.spec.skill.read import SkillSpec
-from kept.store.skill.folder import Trained
 from kept.testing import ScriptedModel
 from tests.recipes.skill import world
-from tests.spec.skill_configs import sound_skill
-from tests.spec.test_skill_config import SNAPSHOT
+from tests.recipes.skill.skill_configs import sound_skill
+from tests.recipes.skill.test_skill_config import SNAPSHOT
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "skill-config.md"
 SIZES = (48, 40, 40)

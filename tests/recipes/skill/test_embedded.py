@@ -15,23 +15,23 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case, Cases, split_cases
-from kept.core.epochs import Epochs
 from kept.core.model import Message, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Model, Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
-from kept.demo import REVIEWS
-from kept.envs.opened import About
-from kept.models.asking import ask
+from kept.core.schedules.epochs import Epochs
+from kept.evaluators.environments.opened import About
+from kept.models.ask import ask
 from kept.models.config import ModelConfig
 from kept.models.roles import connect_role
-from kept.runs import start
+from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import AcceptAll, RejectAll
 from kept.testing.server import ModelServer, Seen
+from kept.ui.demo import REVIEWS
 from tests.recipes.skill import world
-from tests.recipes.test_edit_model import GOOD, MARGIN, POOL, SEED, share_right
+from tests.recipes.task.test_edit_model import GOOD, MARGIN, POOL, SEED, share_right
 
 pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.usefixtures("fresh_replies")]
 

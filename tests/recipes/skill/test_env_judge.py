@@ -11,12 +11,12 @@ import pytest
 from kept.core.case import Case
 from kept.core.model import Message, ModelRequest
 from kept.core.rollout import Failure, Rollout
-from kept.envs.contract import Graded, Item, JudgeOptions, JudgeQuestion, Posed
-from kept.envs.fields import Fields, as_items, item, values
-from kept.envs.opened import About
-from kept.envs.reading import rows_in
+from kept.evaluators.environments.contract import Graded, Item, JudgeOptions, JudgeQuestion, Posed
+from kept.evaluators.environments.fields import Fields, as_items, item, values
+from kept.evaluators.environments.opened import About
+from kept.evaluators.environments.reading import rows_in
 from kept.testing.server import ModelServer, Seen
-from tests.cli.tasks import Called, kept
+from tests.ui.cli.tasks import Called, kept
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.tasks import Called, kept
+from tests.ui.cli.tasks import Called, kept
 
 CONFIG = """\
 model:

@@ -12,25 +12,22 @@ import pytest
 
 from kept.core.model import ModelReply, ToolCall
 from kept.core.rollout import Usage
-from kept.envs.finding import find_env
-from kept.envs.settings import EnvSettings
+from kept.evaluators.environments.finding import find_env
+from kept.evaluators.environments.settings import EnvSettings
 from kept.testing.server import ModelServer, Seen
-from tests.cli.tasks import kept
-from tests.envs import babyvision_data, mathverse_data, mmrb_data
-from tests.envs.bugs import make_kata
-from tests.envs.docvqa_data import amount, write_split
-from tests.envs.drawing import page
-from tests.envs.games import MOST_STEPS, PLANS, games, write_games
-from tests.envs.livemath_data import right_text, write_months
-from tests.envs.officeqa_data import spent
-from tests.envs.officeqa_data import write_split as write_officeqa
-from tests.envs.sealqa_data import csv_row, founded, write_rows
-from tests.envs.sealqa_data import write_split as write_sealqa
-from tests.envs.spreadsheet_data import program
-from tests.envs.spreadsheet_data import write_split as write_spreadsheets
-from tests.envs.test_livemathematicianbench import letter_of
-from tests.harness.stand_in import KEY
-from tests.harness.worlds import shell
+from tests.evaluators.environments import babyvision_data, mathverse_data, mmrb_data
+from tests.evaluators.environments.bugs import make_kata
+from tests.evaluators.environments.docvqa_data import amount, write_split
+from tests.evaluators.environments.drawing import page
+from tests.evaluators.environments.games import MOST_STEPS, PLANS, games, write_games
+from tests.evaluators.environments.livemath_data import right_text, write_months
+from tests.evaluators.environments.officeqa_data import spent
+from tests.evaluators.environments.officeqa_data import write_split as write_officeqa
+from tests.evaluators.environments.sealqa_data import csv_row, founded, write_rows
+from tests.evaluators.environments.sealqa_data import write_split as write_sealqa
+from tests.evaluators.environments.spreadsheet_data import program
+from tests.evaluators.environments.spreadsheet_data import write_split as write_spreadsheets
+from tests.evaluators.environments.test_livemathematicianbench import letter_of
 from tests.recipes.skill.env_world import (
     JUDGE,
     RULE,
@@ -45,6 +42,9 @@ from tests.recipes.skill.env_world import (
     system,
     train,
 )
+from tests.sandbox.coding_agents.stand_in import KEY
+from tests.sandbox.coding_agents.worlds import shell
+from tests.ui.cli.tasks import kept
 
 pytestmark = pytest.mark.slow
 
@@ -295,7 +295,7 @@ MARKS = {
 AGENTS = {
     "babyvision": """
 import re
-from tests.envs.babyvision_data import drawn, right, wrong
+from tests.evaluators.environments.babyvision_data import drawn, right, wrong
 task = pathlib.Path("task.md").read_text()
 assert "[picture: images/01.png]" in task
 n = int(re.findall(r"scene (\\d+)\\?", task)[0])
@@ -312,14 +312,14 @@ return f"<answer>{n * 37 + 100} dollars</answer>" if has_rule else "<answer>unre
 """,
     "livemathematicianbench": """
 task = pathlib.Path("task.md").read_text()
-from tests.envs.livemath_data import right_text
+from tests.evaluators.environments.livemath_data import right_text
 right = right_text(task)
 letter = next(line[0] for line in task.splitlines() if line[1:] == f". {right}")
 return f"<answer>{letter}</answer>" if has_rule else "<answer>none</answer>"
 """,
     "mathverse": """
 import re
-from tests.envs.mathverse_data import drawn, right, wrong
+from tests.evaluators.environments.mathverse_data import drawn, right, wrong
 task = pathlib.Path("task.md").read_text()
 assert "[picture: images/01.png]" in task
 n = int(re.findall(r"rectangle (\\d+)\\?", task)[0])
@@ -328,7 +328,7 @@ return right(n) if has_rule else wrong(n)
 """,
     "mmrb": """
 import re
-from tests.envs.mmrb_data import right, shown, wrong
+from tests.evaluators.environments.mmrb_data import right, shown, wrong
 task = pathlib.Path("task.md").read_text()
 n = int(re.findall(r"Row (\\d+):", task)[0])
 named = re.findall(r"\\[picture: (\\S+)\\]", task)
@@ -337,7 +337,7 @@ return right(n) if has_rule else wrong(n)
 """,
     "spreadsheetbench": """
 import openpyxl
-from tests.envs.spreadsheet_data import program
+from tests.evaluators.environments.spreadsheet_data import program
 task = pathlib.Path("task.md").read_text()
 assert "put twice the amount" in task and pathlib.Path("README.txt").read_text()
 assert openpyxl.load_workbook("input.xlsx").sheetnames == ["Sales"]

@@ -10,7 +10,7 @@ import pytest
 
 from kept.core.proposal import Note
 from kept.core.state import State
-from kept.runs import start
+from kept.run import start
 from kept.store.home import Home
 from kept.testing.server import ModelServer
 from tests.recipes.cutting import check_every_cut

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from kept.core.artifact import Candidate
-from kept.envs.chatting import ChatRunner
-from kept.envs.contract import Environment
-from kept.envs.jsonl import Jsonl
-from kept.envs.opened import SKILL, About
-from kept.envs.opening import opened
-from kept.envs.searchqa import SearchQa
-from kept.envs.settings import EnvSettings
-from kept.envs.splitting import part
+from kept.evaluators.environments.chatting import ChatRunner
+from kept.evaluators.environments.contract import Environment
+from kept.evaluators.environments.jsonl import Jsonl
+from kept.evaluators.environments.opened import SKILL, About
+from kept.evaluators.environments.opening import opened
+from kept.evaluators.environments.searchqa import SearchQa
+from kept.evaluators.environments.settings import EnvSettings
+from kept.evaluators.environments.splitting import part
 from kept.recipes.skill.guards import Frontmatter, guards_of
 from kept.testing import AcceptAll, ScriptedModel
 from kept.testing.server import Seen

@@ -16,21 +16,21 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.epochs import Epochs
 from kept.core.model import ModelReply, ModelRequest
 from kept.core.ports import Gate, Scope
 from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem, Usage
+from kept.core.schedules.epochs import Epochs
 from kept.core.score import Score
 from kept.core.state import State
 from kept.errors import SetupError, SpecError
 from kept.models.config import ModelConfig
 from kept.recipes.skill.compile import Asked, plan_of
-from kept.runs import start
+from kept.run import start
 from kept.store.home import Home
 from kept.testing.server import Seen
 from tests.recipes.skill import world
+from tests.recipes.skill.skill_configs import sound_skill
 from tests.recipes.skill.test_config_keys import CHANGED
-from tests.spec.skill_configs import sound_skill
 
 CASES = (8, 8, 4)
 ROOT = Path(__file__).parents[3]
@@ -438,10 +438,11 @@ EFFECTS: dict[str, tuple[tuple[str, ...], str, Check]] = {
 
 
 STUDENTS = "tests/recipes/skill/test_students.py"
-SPLITS = "tests/envs/test_splitting.py"
-CONFIGS = "tests/spec/test_skill_config.py"
-LINES = "tests/cli/test_seed_lines.py::test_a_line_of_the_source_trains_a_skill"
-MODELS = "tests/spec/test_seed_models.py"
+ENVIRONMENTS = "tests/evaluators/environments"
+SPLITS = f"{ENVIRONMENTS}/test_splitting.py"
+CONFIGS = "tests/recipes/skill/test_skill_config.py"
+LINES = "tests/ui/cli/test_seed_lines.py::test_a_line_of_the_source_trains_a_skill"
+MODELS = "tests/recipes/skill/test_seed_models.py"
 AZURE = f"{MODELS}::test_azure_is_asked_as_the_keys_of_the_seed_say"
 ELSEWHERE: dict[str, str] = {
     "model.backend": f"{CONFIGS}::test_a_backend_that_is_laid_over_a_config_is_the_backend",
@@ -482,14 +483,14 @@ ELSEWHERE: dict[str, str] = {
         "tests/recipes/skill/test_training.py"
         "::test_selection_keeps_what_scores_higher_and_claims_at_the_end"
     ),
-    "env.name": "tests/envs/test_finding.py::test_every_built_in_environment_can_be_named",
-    "env.skill_init": "tests/cli/test_train.py::test_a_skill_is_trained_looked_at_and_adopted",
+    "env.name": f"{ENVIRONMENTS}/test_finding.py::test_every_built_in_environment_can_be_named",
+    "env.skill_init": "tests/ui/cli/test_train.py::test_a_skill_is_trained_looked_at_and_adopted",
     "env.split_mode": f"{SPLITS}::test_a_split_that_cannot_be_had_is_said",
     "env.split_ratio": f"{SPLITS}::test_cases_are_shared_out_by_largest_remainder",
     "env.split_seed": f"{SPLITS}::test_the_same_data_and_seed_give_the_same_split",
     "env.split_dir": f"{SPLITS}::test_parts_go_by_either_of_their_names",
     "env.split_output_dir": f"{SPLITS}::test_a_split_that_is_there_is_left_alone",
-    "env.limit": "tests/envs/test_contract.py::test_a_limit_takes_the_first_cases",
+    "env.limit": f"{ENVIRONMENTS}/test_contract.py::test_a_limit_takes_the_first_cases",
     "gradient.pictures_to_teacher": (
         "tests/recipes/skill/test_env_worlds.py"
         "::test_analysts_see_the_pictures_of_cases_where_the_config_wants_it"

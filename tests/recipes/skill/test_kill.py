@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, get_args
 import pytest
 
 from kept.core.rollout import Purpose
-from kept.models.asking import draw_seed
+from kept.models.ask import draw_seed
 from kept.store import wire
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.engine.cutting import calls, rows

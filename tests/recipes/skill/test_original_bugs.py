@@ -10,7 +10,7 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.plan import Plan
 from kept.core.state import State
-from kept.runs import Watch, resume, start
+from kept.run import Watch, resume, start
 from kept.store.home import Home
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.engine.cutting import Home1, Moments, calls, cut, rows

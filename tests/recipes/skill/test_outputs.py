@@ -9,13 +9,13 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.ports import Gate
-from kept.report.case import case_rollouts, some_cases
-from kept.spec.skill.config import SECTIONS
+from kept.recipes.skill import folder as views
+from kept.recipes.skill.spec import SECTIONS
 from kept.store.journal import RunJournal
 from kept.store.reader import Run
-from kept.store.skill import folder as views
 from kept.testing import AcceptAll
 from kept.testing.server import Seen
+from kept.ui.report.case import case_rollouts, some_cases
 from tests.recipes.skill import world
 from tests.recipes.skill.test_key_effects import AWARE, ENDS, Ran, ran, said
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from kept.envs.finding import find_env
-from kept.envs.settings import EnvSettings
+from kept.evaluators.environments.finding import find_env
+from kept.evaluators.environments.settings import EnvSettings
+from kept.recipes.evaluate.compile import Wanted
 from kept.recipes.skill.measuring import compile_measure
-from kept.recipes.sweeping import Wanted
-from kept.spec.skill.names import flags_of
-from tests.cli.tasks import Called, kept
+from kept.recipes.skill.names import flags_of
+from tests.ui.cli.tasks import Called, kept
 
 BAD = """\
 model:

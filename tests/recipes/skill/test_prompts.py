@@ -7,13 +7,13 @@ import pytest
 
 from kept.errors import SpecError
 from kept.models.config import ModelConfig
-from kept.prompts import SKILLS, prompt
-from kept.proposers.skill.step import StepProposer
-from kept.proposers.skill.teacher import Prompts
+from kept.models.prompts import SKILLS, prompt
 from kept.recipes.skill.compile import Asked, plan_of
+from kept.recipes.skill.proposers.step import StepProposer
+from kept.recipes.skill.proposers.teacher import Prompts
 from kept.testing import ScriptedModel
 from tests.recipes.skill import world
-from tests.spec.skill_configs import sound_skill
+from tests.recipes.skill.skill_configs import sound_skill
 
 TEACHER = Asked(ScriptedModel(()), ModelConfig(provider="scripted", model="none"))
 

@@ -18,13 +18,13 @@ import openpyxl
 import pytest
 
 from kept.testing.server import Fault, ModelServer, Seen
-from tests.cli.tasks import Called, kept
-from tests.envs.livemath_data import right_text, write_months
-from tests.envs.spreadsheet_data import program, row_id, write_tasks
-from tests.envs.test_livemathematicianbench import letter_of
+from tests.evaluators.environments.livemath_data import right_text, write_months
+from tests.evaluators.environments.spreadsheet_data import program, row_id, write_tasks
+from tests.evaluators.environments.test_livemathematicianbench import letter_of
 from tests.recipes import killing
 from tests.recipes.skill.env_world import put_agent
 from tests.recipes.skill.test_env_worlds import AGENTS
+from tests.ui.cli.tasks import Called, kept
 
 pytestmark = pytest.mark.slow
 

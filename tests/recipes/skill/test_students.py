@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from kept.envs.alfworld import AlfWorld
-from kept.envs.chatting import ChatRunner
-from kept.envs.searchqa import SearchQa
-from kept.envs.swebench import SweBench
-from kept.envs.working import WorkspaceRunner
 from kept.errors import SetupError
+from kept.evaluators.environments.alfworld import AlfWorld
+from kept.evaluators.environments.chatting import ChatRunner
+from kept.evaluators.environments.coding_agent_student import WorkspaceRunner
+from kept.evaluators.environments.searchqa import SearchQa
+from kept.evaluators.environments.swebench.swebench import SweBench
+from kept.recipes.skill.read import SkillSpec
 from kept.recipes.skill.students import student_config, student_of
-from kept.sandbox import abilities
-from kept.spec.skill.read import SkillSpec
-from tests.spec.skill_configs import sound_skill
+from kept.sandbox.capabilities import abilities
+from tests.recipes.skill.skill_configs import sound_skill
 
 
 def spec_of(folder: Path, *overrides: str) -> SkillSpec:

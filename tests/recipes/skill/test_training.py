@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from kept.core.epochs import Epochs
 from kept.core.ports import Gate
+from kept.core.schedules.epochs import Epochs
 from kept.core.state import State
 from kept.models.config import ModelConfig
 from kept.recipes.skill.compile import Asked, claim_passes, plan_of
-from kept.runs import start
+from kept.run import start
 from kept.store.home import Home
 from kept.testing import AcceptAll, RejectAll, ScriptedModel
 from kept.testing.server import ModelServer
 from tests.recipes.skill import world
-from tests.spec.skill_configs import sound_skill
+from tests.recipes.skill.skill_configs import sound_skill
 
 SIZES = (48, 40, 40)
 

@@ -20,12 +20,12 @@ from kept.core.plan import Plan
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Finding, Score
-from kept.envs.opened import About, Opened
-from kept.models.asking import ask, draw_seed
+from kept.evaluators.environments.opened import About, Opened
+from kept.models.ask import ask, draw_seed
 from kept.models.connect import connect
 from kept.recipes.skill.compile import plan_of
 from kept.testing.server import Seen
-from tests.spec.skill_configs import sound_skill
+from tests.recipes.skill.skill_configs import sound_skill
 
 START = "# Skill\n\nAnswer the question.\n"
 GOOD = ("Check the units before answering.", "Answer with the last number alone.")

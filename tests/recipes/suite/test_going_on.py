@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kept.runs import Watch, resume, start
+from kept.orchestrator.prompt_registry import Epoch, PromptRegistry
+from kept.run import Watch, resume, start
 from kept.store import wire
-from kept.store.prompt_registry import Epoch, PromptRegistry
 from tests.engine.cutting import Home1, Moments, calls, cut, rows
 from tests.recipes.suite.world import GOOD, HARMFUL, Cast, World, in_order, world
 from tests.sampling import sample, some_or_all

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from kept.agents.texts import own_artifacts
 from kept.core.artifact import Candidate
 from kept.core.event import Event
 from kept.core.ports import Gate
 from kept.core.state import State
 from kept.errors import JournalError
-from kept.recipes.agent_run import Asked, Before, compile_agent_run
-from kept.recipes.agent_texts import run_texts
+from kept.orchestrator.prompt_registry import Epoch, PromptRegistry, Suite
+from kept.orchestrator.texts import own_artifacts
+from kept.recipes.agent_run.agent_texts import run_texts
+from kept.recipes.agent_run.compile import Asked, Before, compile_agent_run
+from kept.recipes.suite.epochs_view import EpochsView, Optimized
 from kept.recipes.suite.reading import read_suite
-from kept.runs import check_drift, inputs_of
+from kept.run import check_drift, inputs_of
 from kept.spec.source import source_of
-from kept.store.epochs_view import EpochsView, Optimized
-from kept.store.prompt_registry import Epoch, PromptRegistry, Suite
 from kept.store.reader import Run
 from kept.testing import AcceptAll, RejectAll
 from tests.recipes.suite.world import (

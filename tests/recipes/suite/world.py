@@ -14,20 +14,31 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from kept.agents.course import Assignment
-from kept.agents.runner import AgentRunner
-from kept.agents.stopping import Stop
-from kept.agents.texts import own_artifacts
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Sink
 from kept.models.scripted import ScriptedModel
+from kept.orchestrator.prompt_registry import PromptRegistry
+from kept.orchestrator.runner import AgentRunner
+from kept.orchestrator.state import Assignment
+from kept.orchestrator.stopping import Stop
+from kept.orchestrator.texts import own_artifacts
 from kept.recipes.suite.compile import Making, Optimization, compile_suite, measures_of
 from kept.recipes.suite.reading import ReadSuite
-from kept.runs import Ended, Watch, resume, start
+from kept.run import Ended, Watch, resume, start
 from kept.store.home import Home
-from kept.store.prompt_registry import PromptRegistry
 from kept.testing.server import Fault
-from tests.agents.play import Line, Play, Say, complete, delegate, done, kit_of, plan, say, write
+from tests.orchestrator.play import (
+    Line,
+    Play,
+    Say,
+    complete,
+    delegate,
+    done,
+    kit_of,
+    plan,
+    say,
+    write,
+)
 
 GOOD = ("name the source", "give the sum", "end with advice")
 USELESS = ("use short words", "be polite", "think first")

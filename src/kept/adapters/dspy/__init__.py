@@ -3,6 +3,6 @@
 Written for dspy 3.4, which is imported when a call is made.
 """
 
-from kept.adapters.dspy.calling import Optimizer, optimize
+from kept.adapters.dspy.api import Optimizer, optimize
 
 __all__ = ["Optimizer", "optimize"]

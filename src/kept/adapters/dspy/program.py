@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from kept.adapters.cases import plain
 from kept.adapters.identity import source_of_kind, source_of_model
+from kept.core.parsing import parse_json
 from kept.errors import KeptError, SetupError
-from kept.parsing import parse_json
 
 INSTRUCTIONS, DEMOS = ".instructions", ".demos"
 

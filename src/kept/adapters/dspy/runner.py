@@ -16,9 +16,9 @@ from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
-from kept.recipes.function import source_of
-from kept.runners.function import LONGEST, number_of
-from kept.threads import Threads
+from kept.engine.threads import Threads
+from kept.evaluators.runners.function import LONGEST, number_of
+from kept.recipes.function.compile import source_of
 
 METRIC = "score"
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from kept.core.rollout import Blame, Failure, FailureKind, Usage
-from kept.runners.function import failure_of
+from kept.evaluators.runners.function import failure_of
 
 _CODES: dict[str, tuple[FailureKind, Blame]] = {
     "adapter_parse_error": ("parse", "candidate"),

@@ -9,12 +9,12 @@ from typing import Any, Unpack, cast
 from kept.adapters.cases import data_of
 from kept.adapters.gepa.calling import Result, check_texts, items_of, reflecting
 from kept.adapters.gepa.config import terms_of
+from kept.adapters.gepa.proposers import writers_of
 from kept.adapters.gepa.runner import AdapterRunner
 from kept.adapters.gepa.terms import AnythingTerms, check_terms
-from kept.adapters.gepa.writing import writers_of
 from kept.adapters.starting import start
 from kept.errors import SetupError
-from kept.recipes.function import source_of
+from kept.recipes.function.compile import source_of
 
 TEXT = "current_candidate"
 """The name that a candidate of one text has in side information."""

@@ -7,9 +7,9 @@ from typing import Any, Unpack, cast
 
 from kept.adapters.authors import FunctionAuthor
 from kept.adapters.cases import check_rows, data_of
+from kept.adapters.gepa.proposers import writers_of
 from kept.adapters.gepa.runner import AdapterRunner
 from kept.adapters.gepa.terms import TaskTerms, Terms, check_terms
-from kept.adapters.gepa.writing import writers_of
 from kept.adapters.identity import source_of_model
 from kept.adapters.reflecting import Reflecting
 from kept.adapters.starting import start

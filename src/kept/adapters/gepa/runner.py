@@ -19,8 +19,8 @@ from kept.core.own import owned
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Score
-from kept.runners.function import failure_of, number_of
-from kept.threads import Threads
+from kept.engine.threads import Threads
+from kept.evaluators.runners.function import failure_of, number_of
 
 MOMENT = 0.001
 """Seconds that a batch waits for others to join."""

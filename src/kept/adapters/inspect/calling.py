@@ -19,8 +19,8 @@ from kept.adapters.writers import author_of
 from kept.api import Result
 from kept.core.ports import Proposer
 from kept.errors import KeptError, SetupError
-from kept.recipes.function import make_proposers
-from kept.runners.function import failure_of
+from kept.evaluators.runners.function import failure_of
+from kept.recipes.function.compile import make_proposers
 
 
 def optimize(

@@ -4,12 +4,12 @@ import contextlib
 import hashlib
 import importlib.util
 import inspect
+import itertools
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, cast
@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 from kept.adapters.inspect.running import Made
 from kept.adapters.inspect.samples import Samples
 from kept.errors import KeptError, SetupError
-from kept.recipes.function import artifact_texts, source_of
+from kept.recipes.function.compile import artifact_texts, source_of
 
 MOST = 64 << 20
 """Bytes of a folder that is copied for every candidate."""
@@ -66,7 +66,7 @@ class TaskFile:
         path, _, self._name = spec.rpartition("@") if named else (spec, "", "")
         self._path = Path(path).resolve()
         self._args = dict(args)
-        self._numbers = count(1)
+        self._numbers = itertools.count(1)
         if not self._path.is_file():
             hint = 'give "tasks.py@name", or a function that returns a Task'
             raise SetupError(f"there is no file {path}", hint=hint)

@@ -10,7 +10,7 @@ from kept.adapters.cases import Data
 from kept.core.case import Case, fault_in, split_cases
 from kept.core.words import count
 from kept.errors import SetupError
-from kept.recipes.function import parse_ratio, warn_of_overlaps
+from kept.recipes.function.compile import parse_ratio, warn_of_overlaps
 
 SHOWN = ("input", "choices", "target", "metadata", "sandbox", "files", "setup")
 """What makes a sample the one that it is."""

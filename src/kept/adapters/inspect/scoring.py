@@ -5,7 +5,7 @@ from math import isnan
 from typing import Any, cast
 
 from kept.core.rollout import Failure
-from kept.runners.function import LONGEST, number_of
+from kept.evaluators.runners.function import LONGEST, number_of
 
 METRIC = "score"
 

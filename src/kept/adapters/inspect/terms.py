@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from kept.adapters.starting import OwnTerms, check_own
 from kept.errors import SetupError
-from kept.recipes.function import ProposerLike
+from kept.recipes.function.compile import ProposerLike
 
 CONNECTIONS = 10
 """Calls to a model that Inspect makes at once, unless it is told another number."""

@@ -17,8 +17,8 @@ from kept.adapters.inspect.running import said
 from kept.adapters.inspect.watching import Ask
 from kept.core.rollout import Failure
 from kept.errors import SetupError
+from kept.evaluators.runners.function import LONGEST, failure_of
 from kept.models.trouble import of_error, of_status
-from kept.runners.function import LONGEST, failure_of
 
 
 def unmade(error: BaseException, ask: Ask) -> Failure:

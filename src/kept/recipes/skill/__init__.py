@@ -1,1 +1,1 @@
-"""Skill training: a config and an environment become a plan."""
+"""Skill training."""

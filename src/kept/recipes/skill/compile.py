@@ -9,34 +9,34 @@ from pathlib import Path
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Cases
-from kept.core.epochs import EpochEnd, Epochs
 from kept.core.objective import Objective
 from kept.core.plan import SKILL as RECIPE
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Model, Scorer
 from kept.core.protect import Protected
+from kept.core.schedules.epochs import EpochEnd, Epochs
 from kept.core.words import count
-from kept.envs.opened import SKILL, Opened
 from kept.errors import Problem, SetupError
-from kept.gates import Selection
+from kept.evaluators.environments.opened import SKILL, Opened
+from kept.evaluators.scorers.mixed import MIXED, Mixed
+from kept.gates.expected_cost import raced, screened
 from kept.gates.race import PRESETS, Race
-from kept.gates.usual import raced, screened
+from kept.gates.selection import Selection
 from kept.models.config import ModelConfig
 from kept.models.roles import connect_role, is_free, is_priced, probes_of
 from kept.proposers.measured import MEASURED
-from kept.proposers.skill.document import REGIONS
-from kept.proposers.skill.modes import UPDATES
-from kept.recipes import Compiled
-from kept.recipes.hashing import hash_of
-from kept.recipes.racing import default_gate, with_race
+from kept.recipes.race_choice import default_gate, with_race
+from kept.recipes.recipes import Compiled
+from kept.recipes.skill.document import REGIONS
+from kept.recipes.skill.folder import SkillFolder, Trained
 from kept.recipes.skill.guards import guards_of
 from kept.recipes.skill.judging import judge_facts
 from kept.recipes.skill.money import check_money
+from kept.recipes.skill.proposers.modes import UPDATES
 from kept.recipes.skill.proposing import check_prompts, proposers_of, read_prompts, teacher_of
-from kept.scorers.mixed import MIXED, Mixed
+from kept.recipes.skill.read import SkillSpec, read_skill
+from kept.recipes.task.hashing import hash_of
 from kept.spec.load import said
-from kept.spec.skill.read import SkillSpec, read_skill
-from kept.store.skill.folder import SkillFolder, Trained
 
 FLOORS = (-0.2, 0.0, 0.05, 0.1)
 """What a step must show on so many passes over train cases, in deviations of one draw."""
@@ -290,7 +290,7 @@ def _agent_prefix(spec: SkillSpec) -> str:
     if spec.agent is None:
         return ""
     # at use: most students are chat models, and the harness takes long to import
-    from kept.harness import CLIS
+    from kept.sandbox.coding_agents.harness import CLIS
 
     return CLIS[spec.agent].short
 

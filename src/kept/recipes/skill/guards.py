@@ -8,8 +8,8 @@ from kept.core.case import SPLITS
 from kept.core.copying import copy_guard
 from kept.core.golds import gold_guard
 from kept.core.ports import Guard
-from kept.envs.opened import SKILL, Opened
-from kept.proposers.skill.document import FRONT
+from kept.evaluators.environments.opened import SKILL, Opened
+from kept.recipes.skill.document import FRONT
 from kept.spec.yaml import YamlFault, read_yaml
 
 _KEPT = ("name",)

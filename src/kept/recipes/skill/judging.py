@@ -7,15 +7,15 @@ from typing import Any, cast
 from pydantic import TypeAdapter, ValidationError
 
 from kept.core.ports import Model
-from kept.envs.contract import Environment, JudgeOptions
 from kept.errors import Problem, SpecError
+from kept.evaluators.environments.contract import Environment, JudgeOptions
 from kept.models.config import ModelConfig
 from kept.models.providers import PROVIDERS
 from kept.models.roles import connect_role, is_free, is_priced
-from kept.recipes.charges import Charge
 from kept.recipes.skill.money import check_money
+from kept.recipes.skill.read import SkillSpec
+from kept.recipes.task.charges import Charge
 from kept.spec.models import RoleSpec
-from kept.spec.skill.read import SkillSpec
 
 KEY = "judge_model"
 NO_JUDGE = "none"

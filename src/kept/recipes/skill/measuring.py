@@ -10,21 +10,21 @@ from kept.core.case import SPLITS, Case, Split
 from kept.core.exchange import PASSED
 from kept.core.objective import Objective
 from kept.core.plan import Plan
-from kept.core.schedule import MEASURE, Turns
-from kept.envs.opened import Opened
+from kept.core.schedules.schedule import MEASURE, Turns
 from kept.errors import Problem, SetupError
+from kept.evaluators.environments.opened import Opened
+from kept.evaluators.scorers.passing import Passing
 from kept.gates.sweep import Sweep
 from kept.models.roles import is_priced, probes_of
 from kept.proposers.measured import SEED_ALONE
-from kept.recipes import Compiled
-from kept.recipes.hashing import hash_of
+from kept.recipes.evaluate.compile import Wanted, as_sweep
+from kept.recipes.recipes import Compiled
 from kept.recipes.skill.judging import judge_facts
 from kept.recipes.skill.money import check_money
 from kept.recipes.skill.opening import has_problems, heard, open_skill
+from kept.recipes.skill.read import SkillSpec, read_skill
 from kept.recipes.skill.standalone import check_document, script_views
-from kept.recipes.sweeping import Wanted, as_sweep
-from kept.scorers.passing import Passing
-from kept.spec.skill.read import SkillSpec, read_skill
+from kept.recipes.task.hashing import hash_of
 
 NAMES: Mapping[str, tuple[Split, ...]] = {
     "train": ("train",),

@@ -7,24 +7,24 @@ from pydantic import TypeAdapter, ValidationError
 
 from kept.core.case import Case
 from kept.core.ports import Model
-from kept.envs.jsonl import Jsonl
-from kept.envs.replying import answer_in
-from kept.envs.settings import EnvSettings
 from kept.errors import Problem, SpecError
+from kept.evaluators.environments.jsonl import Jsonl
+from kept.evaluators.environments.replying import answer_in
+from kept.evaluators.environments.settings import EnvSettings
+from kept.evaluators.metrics.answers import AnswerScorer
+from kept.evaluators.metrics.checking import faults_of, is_judged
+from kept.evaluators.metrics.code_grader import problem_with_grader
+from kept.evaluators.metrics.config import CodeMetric, Metric, RagMetric, read_metrics
+from kept.evaluators.metrics.dialogue import DialogueScorer
+from kept.evaluators.metrics.measuring import Means
+from kept.evaluators.metrics.rag import NEEDS_CONTEXT
 from kept.models.config import ModelConfig
 from kept.models.roles import connect_uncached
+from kept.recipes.agent_config.spec.llm import LlmSpec
+from kept.recipes.agent_config.spec.metrics import AnyMetricSpec
 from kept.recipes.skill.money import check_money
 from kept.recipes.skill.opening import METRICS
-from kept.scorers.metrics.answers import AnswerScorer
-from kept.scorers.metrics.checking import faults_of, is_judged
-from kept.scorers.metrics.config import CodeMetric, Metric, RagMetric, read_metrics
-from kept.scorers.metrics.dialogue import DialogueScorer
-from kept.scorers.metrics.grader import problem_with_grader
-from kept.scorers.metrics.measuring import Means
-from kept.scorers.metrics.rag import NEEDS_CONTEXT
-from kept.spec.agent.llm import LlmSpec
-from kept.spec.agent.metrics import AnyMetricSpec
-from kept.spec.skill.read import SkillSpec
+from kept.recipes.skill.read import SkillSpec
 
 _NAME = "jsonl"
 _FIELDS = ("question_field", "answer_field", "context_field")

@@ -3,7 +3,7 @@
 from kept.errors import SetupError
 from kept.models.config import ModelConfig
 from kept.models.roles import unbounded
-from kept.spec.skill.read import SkillSpec
+from kept.recipes.skill.read import SkillSpec
 
 
 def check_money(spec: SkillSpec, *asked: ModelConfig | None) -> None:

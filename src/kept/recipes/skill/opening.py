@@ -10,17 +10,17 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from kept.core.ports import Scorer
-from kept.envs.finding import find_env
-from kept.envs.opened import Opened
-from kept.envs.opening import opened, parted
-from kept.envs.settings import RATIO, EnvSettings, ratio_of
-from kept.envs.skills import skill_at
 from kept.errors import KeptError, Problem, SpecError
+from kept.evaluators.environments.finding import find_env
+from kept.evaluators.environments.opened import Opened
+from kept.evaluators.environments.opening import opened, parted
+from kept.evaluators.environments.settings import RATIO, EnvSettings, ratio_of
+from kept.evaluators.environments.skills import skill_at
 from kept.recipes.skill.judging import KEY as JUDGE
 from kept.recipes.skill.judging import connect_judge, judge_config, judge_warnings
+from kept.recipes.skill.read import SkillSpec
+from kept.recipes.skill.spec import EnvSection
 from kept.recipes.skill.students import named_student, student_of
-from kept.spec.skill.config import EnvSection
-from kept.spec.skill.read import SkillSpec
 from kept.spec.source import dotted
 from kept.spec.yaml import Loc
 

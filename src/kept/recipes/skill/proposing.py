@@ -6,23 +6,23 @@ from pathlib import Path
 
 from kept.core.model import ModelRequest
 from kept.core.ports import Model, Proposer
-from kept.envs.opened import Opened
 from kept.errors import Problem, SpecError
+from kept.evaluators.environments.opened import Opened
 from kept.models.config import ModelConfig
+from kept.models.prompts import SKILL_FILES, SKILLS, prompt
 from kept.models.window import window_of
-from kept.prompts import SKILL_FILES, SKILLS, prompt
-from kept.proposers.skill.analyst import Sight
-from kept.proposers.skill.appendix import Appendix
-from kept.proposers.skill.comparing import Comparison
-from kept.proposers.skill.deep import Deep
-from kept.proposers.skill.lapses import Lapses
-from kept.proposers.skill.modes import UPDATES
-from kept.proposers.skill.reflect import Analysts
-from kept.proposers.skill.slow import MetaReflect, MetaSkill, SlowUpdate
-from kept.proposers.skill.step import StepProposer
-from kept.proposers.skill.teacher import Prompts, Rewriting, Teacher
-from kept.spec.skill.config import effort_of
-from kept.spec.skill.read import SkillSpec
+from kept.recipes.skill.proposers.analyst import Sight
+from kept.recipes.skill.proposers.appendix import Appendix
+from kept.recipes.skill.proposers.comparing import Comparison
+from kept.recipes.skill.proposers.deep import Deep
+from kept.recipes.skill.proposers.lapses import Lapses
+from kept.recipes.skill.proposers.modes import UPDATES
+from kept.recipes.skill.proposers.reflect import Analysts
+from kept.recipes.skill.proposers.slow import MetaReflect, MetaSkill, SlowUpdate
+from kept.recipes.skill.proposers.step import StepProposer
+from kept.recipes.skill.proposers.teacher import Prompts, Rewriting, Teacher
+from kept.recipes.skill.read import SkillSpec
+from kept.recipes.skill.spec import effort_of
 
 
 def teacher_of(

@@ -17,16 +17,22 @@ from kept.core.ports import Journal, Sink
 from kept.core.rollout import NO_FILES, Job
 from kept.core.score import Outcome
 from kept.core.state import State
-from kept.envs.opened import Opened
-from kept.envs.standalone import AskedStudent, CaseResult, Json, WritesDocument, WritesFolder
 from kept.errors import KeptError, SetupError
+from kept.evaluators.environments.opened import Opened
+from kept.evaluators.environments.standalone import (
+    AskedStudent,
+    CaseResult,
+    Json,
+    WritesDocument,
+    WritesFolder,
+)
+from kept.evaluators.tools.python_code import Ran
+from kept.recipes.skill.predictions import case_folder
+from kept.recipes.skill.read import SkillSpec
 from kept.recipes.skill.students import student_config
-from kept.spec.skill.read import SkillSpec
 from kept.store.files import write_whole
 from kept.store.journal import RunJournal
 from kept.store.reader import Run
-from kept.store.skill.predictions import case_folder
-from kept.tools.code import Ran
 
 _PROGRAM = re.compile(r"(.*)/episode/(try-\d+/\d+)", re.DOTALL)
 """Scope of a program that ran: that of its rollout, and its own below the episode."""

@@ -5,19 +5,21 @@ from pathlib import Path
 
 from kept.core.model import ModelRequest
 from kept.core.ports import Runner
-from kept.envs.chatting import ChatRunner
-from kept.envs.contract import Environment
-from kept.envs.working import WorkspaceRunner
 from kept.errors import SetupError
-from kept.harness import CLIS, Cli, Harness
-from kept.harness.cli import Target
-from kept.harness.program import program_of
+from kept.evaluators.environments.chatting import ChatRunner
+from kept.evaluators.environments.coding_agent_student import WorkspaceRunner
+from kept.evaluators.environments.contract import Environment
 from kept.models.config import ModelConfig
 from kept.models.roles import connect_role
-from kept.sandbox import Command, View, abilities
-from kept.spec.skill.read import SkillSpec
+from kept.recipes.skill.read import SkillSpec
+from kept.sandbox.capabilities import abilities
+from kept.sandbox.coding_agents.cli import Cli, Target
+from kept.sandbox.coding_agents.harness import CLIS
+from kept.sandbox.coding_agents.program import program_of
+from kept.sandbox.coding_agents.run import Harness
+from kept.sandbox.command import Command, View
+from kept.sandbox.workspace import Scratch
 from kept.store.home import Home
-from kept.workspace import Scratch
 
 _PROVIDERS = {"codex_exec": "openai", "claude_code_exec": "anthropic"}
 _OPEN = "danger-full-access"

@@ -1,1 +1,1 @@
-"""Prompt artifacts of agent runs, improved by a suite of tasks."""
+"""kept agent optimize: improve the prompts of agent runs on a suite of tasks."""

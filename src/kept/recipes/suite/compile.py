@@ -11,37 +11,37 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from kept.agents.by_task import ByTask
-from kept.agents.course import Assignment
-from kept.agents.experiments.folders import EXPERIMENTS, target_of
-from kept.agents.found import FoundScorer
-from kept.agents.loss import Weights
-from kept.agents.runner import AgentRunner, Measures
-from kept.agents.stopping import Stop
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Case, Cases
 from kept.core.copying import copy_guard
-from kept.core.epochs import Epochs
 from kept.core.guard import EmptyGuard
 from kept.core.model import ModelRequest
 from kept.core.objective import Objective
 from kept.core.plan import SUITE, Plan
 from kept.core.ports import Gate, Model
+from kept.core.schedules.epochs import Epochs
 from kept.core.words import count
 from kept.errors import SetupError
-from kept.gates import Strict
 from kept.gates.fixed import FixedRace
 from kept.gates.race import PRESETS
+from kept.gates.strict import Strict
 from kept.models.config import ModelConfig
+from kept.models.prompts import ARTIFACTS
 from kept.models.providers import config_of, missing
 from kept.models.roles import connect_role, is_free, probes_of, unbounded
 from kept.models.window import room_of
-from kept.prompts import ARTIFACTS
+from kept.orchestrator.by_task import ByTask
+from kept.orchestrator.folders import EXPERIMENTS, target_of
+from kept.orchestrator.found import FoundScorer
+from kept.orchestrator.loss import Weights
+from kept.orchestrator.prompt_registry import OF_EXPERIMENT, Suite
+from kept.orchestrator.prompt_update import LONGEST, UPDATE, Update
+from kept.orchestrator.runner import AgentRunner, Measures
+from kept.orchestrator.state import Assignment
+from kept.orchestrator.stopping import Stop
 from kept.proposers.asking import Asked
-from kept.proposers.update import LONGEST, UPDATE, Update
-from kept.recipes import Compiled
-from kept.recipes.agent_kit import (
+from kept.recipes.agent_run.agent_kit import (
     Configs,
     check,
     configs_of,
@@ -50,18 +50,18 @@ from kept.recipes.agent_kit import (
     kit_of,
     limits_of,
 )
-from kept.recipes.agent_run import LOSS, measures, settings_hash
-from kept.recipes.hashing import hash_of
-from kept.recipes.racing import FEWEST, race_of, with_race
+from kept.recipes.agent_run.compile import LOSS, measures, settings_hash
+from kept.recipes.agent_run.spec import AgentRunSpec
+from kept.recipes.race_choice import FEWEST, race_of, with_race
+from kept.recipes.recipes import Compiled
 from kept.recipes.skill.compile import unhurried
+from kept.recipes.suite.epochs_view import EpochsView, Optimized
 from kept.recipes.suite.reading import ReadSuite, read_suite
+from kept.recipes.suite.suite import SuiteTaskSpec
+from kept.recipes.task.hashing import hash_of
+from kept.sandbox.workspace import Scratch
 from kept.settings import model as named_model
-from kept.spec.agent_run import AgentRunSpec
-from kept.spec.suite import SuiteTaskSpec
-from kept.store.epochs_view import EpochsView, Optimized
 from kept.store.home import Home
-from kept.store.prompt_registry import OF_EXPERIMENT, Suite
-from kept.workspace import Scratch
 
 ROLLBACK = "rollback"
 

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 from kept.core.case import SPLITS, Case, Cases, split_cases
 from kept.errors import SetupError
-from kept.prompts import ARTIFACTS, prompt
-from kept.recipes.agent_texts import RunTexts, registry_of, run_texts
-from kept.recipes.given import Found, find_inputs
+from kept.models.prompts import ARTIFACTS, prompt
+from kept.orchestrator.prompt_registry import PromptRegistry
+from kept.recipes.agent_run.agent_texts import RunTexts, registry_of, run_texts
+from kept.recipes.agent_run.given import Found, find_inputs
+from kept.recipes.suite.suite import SuiteSpec, SuiteTaskSpec
 from kept.spec.base import shares_of
 from kept.spec.load import said, validate
 from kept.spec.source import Source, read_source
-from kept.spec.suite import SuiteSpec, SuiteTaskSpec
 from kept.store.home import Home
-from kept.store.prompt_registry import PromptRegistry
 
 LEAST_SPLIT = 16
 """Tasks from which on a suite is split by itself: eight of them decide, as a race needs."""
@@ -95,7 +95,7 @@ def _prompt(source: Source) -> str:
     if not isinstance(given, str) or not given:
         return prompt("update")
     # at use: few have one, and it takes long to import
-    from kept.recipes.prompting import read_prompt
+    from kept.recipes.task.prompts import read_prompt
 
     return read_prompt(source, ("prompt",), given, "update") or ""
 

@@ -18,13 +18,13 @@ from kept.core.ports import Model
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Score
 from kept.engine.scope import JournalScope
-from kept.envs.chatting import ChatRunner
-from kept.envs.contract import Environment, Item
-from kept.envs.finding import missing
-from kept.envs.opened import HARD, SKILL, SOFT, VERIFICATION
-from kept.envs.scoring import EnvScorer
+from kept.evaluators.environments.chatting import ChatRunner
+from kept.evaluators.environments.contract import Environment, Item
+from kept.evaluators.environments.finding import missing
+from kept.evaluators.environments.opened import HARD, SKILL, SOFT, VERIFICATION
+from kept.evaluators.environments.scoring import EnvScorer
+from kept.models.prompts import SKILL_FILES
 from kept.models.scripted import Line, ScriptedModel
-from kept.prompts import SKILL_FILES
 from kept.testing.journal import MemoryJournal
 
 T = TypeVar("T")

@@ -1,0 +1,115 @@
+"""Who proposes, by the arguments of a call: the adapter itself, a function, a model."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, cast
+
+from kept.adapters.authors import Author, FunctionAuthor, ModelAuthor
+from kept.adapters.gepa.terms import Terms
+from kept.adapters.prompting import component_prompt
+from kept.adapters.reflecting import Reflecting
+from kept.adapters.writers import author_of, usd_per_call
+from kept.core.ports import Proposer
+from kept.errors import SetupError
+from kept.models.prompts import prompt
+
+_SHAPES = {
+    **{name: name for name in ("temperature", "top_p", "max_tokens", "seed")},
+    "reasoning_effort": "effort",
+}
+"""Settings of a model by the names that litellm has for them, and by ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """All that a call says about who proposes."""
+
+    adapter: Callable[..., Any] | None
+    """The adapter's own function."""
+    custom: Callable[..., Any] | None
+    lm: str | Callable[..., Any] | None
+    terms: Terms
+    """All that was said, for what it says of money."""
+    settings: Mapping[str, Any] | None = None
+    template: str | Mapping[str, str] | None = None
+    guidance: Mapping[str, str] = field(default_factory=dict[str, str])
+    told: str = field(default_factory=partial(prompt, "component"))
+
+    def proposers(self, model: Reflecting) -> list[Proposer]:
+        """One for each author, taking turns; as the model is, apart from its author."""
+        found = [replace(model, author=author, name=name) for name, author in self._authors(model)]
+        if not found:
+            message = "nobody writes new texts: the adapter has no `propose_new_texts`"
+            hint = "give `reflection_lm`, or `custom_candidate_proposer`"
+            raise SetupError(message, hint=hint)
+        return cast("list[Proposer]", found)
+
+    def _authors(self, model: Reflecting) -> Iterator[tuple[str, Author]]:
+        if self.adapter is not None and self.custom is not None:
+            hint = "use one of them"
+            message = "both the adapter and `custom_candidate_proposer` write new texts"
+            raise SetupError(message, hint=hint)
+        own = self.adapter or self.custom
+        if own is not None:
+            author = FunctionAuthor(own, usd_per_call(self.terms))
+            yield "adapter" if self.adapter else "custom", author
+        if self.lm is not None:
+            yield "reflect", self._model(model.components)
+        elif self.template is not None:
+            hint = "give `reflection_lm` too, or leave it out"
+            raise SetupError("`reflection_prompt_template` is for a `reflection_lm`", hint=hint)
+
+    def _model(self, components: tuple[str, ...]) -> ModelAuthor:
+        templates = _templates(self.template, components)
+        if self.settings and not isinstance(self.lm, str):
+            hint = "put them into the function"
+            raise SetupError("`reflection_lm_kwargs` are for a model that is named", hint=hint)
+        assert self.lm is not None
+        author = author_of(self.lm, self.terms, _shaped(self.settings or {}))
+        return replace(author, templates=templates, guidance=self.guidance, told=self.told)
+
+
+def writers_of(
+    terms: Terms, adapter: Callable[..., Any] | None, guidance: Mapping[str, str] | None = None
+) -> Writers:
+    """Who proposes, as a call says it."""
+    template = terms.get("reflection_prompt_template")
+    if isinstance(template, str) and "prompts" in terms:
+        hint = "each stands for Kept's own prompt: give one of them"
+        raise SetupError("`prompts` and `reflection_prompt_template` are given", hint=hint)
+    return Writers(
+        adapter,
+        terms.get("custom_candidate_proposer"),
+        terms.get("reflection_lm"),
+        terms,
+        terms.get("reflection_lm_kwargs"),
+        template,
+        guidance or {},
+        component_prompt(terms, asked=terms.get("reflection_lm") is not None),
+    )
+
+
+def _shaped(settings: Mapping[str, Any]) -> dict[str, Any]:
+    strange = sorted(settings.keys() - _SHAPES.keys())
+    if strange:
+        hint = f"there are {', '.join(_SHAPES)}; or pass a function as `reflection_lm`"
+        raise SetupError(f"`reflection_lm_kwargs` has `{strange[0]}`", hint=hint)
+    return {_SHAPES[name]: value for name, value in settings.items()}
+
+
+def _templates(
+    given: str | Mapping[str, str] | None, components: tuple[str, ...]
+) -> dict[str, str]:
+    if given is None:
+        return {}
+    found = {"": given} if isinstance(given, str) else dict(given)
+    for name, text in found.items():
+        if name and name not in components:
+            hint = f"there are {', '.join(components)}"
+            raise SetupError(f"`reflection_prompt_template` names `{name}`", hint=hint)
+        for place in ("<curr_param>", "<side_info>"):
+            if place not in text:
+                hint = "write it where the text, or the records, are to stand"
+                raise SetupError(f"`reflection_prompt_template` has no {place}", hint=hint)
+    return found

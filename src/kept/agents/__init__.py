@@ -1,1 +1,0 @@
-"""Agent runs: a manager that plans and delegates, workers with tools, checks on what they made."""

@@ -1,1 +1,0 @@
-"""Experiments: tasks that belong together, each with its runs and the best of them."""

@@ -1,1 +1,0 @@
-"""The folder of a finished run: read in every shape, written in that of the source."""

@@ -1,1 +1,0 @@
-"""The command line: parse, call the library, render. One module a command."""

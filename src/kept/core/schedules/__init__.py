@@ -1,0 +1,1 @@
+"""Schedules: which proposer takes the next turn."""

@@ -1,0 +1,1 @@
+"""Runners, scorers, metrics, tools and environments: how a candidate is run and scored."""

@@ -1,0 +1,1 @@
+"""Environments of skill training: cases, rollouts and scoring."""

@@ -1,0 +1,170 @@
+"""DocVQA: a question about a scanned page; answers are graded by their edit distance (ANLS).
+
+Rows are those of a prepared CSV split (`questionId`, `question`, `answer`, `image_path`), or of an
+official file of version 1.0 (`questionId`, `question`, `answers`, `image`).
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kept.core.case import Case
+from kept.core.rollout import Failure, Rollout
+from kept.evaluators.environments.contract import Graded, Item, Posed, TurnOptions
+from kept.evaluators.environments.fields import IDS, Fields, as_items, item, values
+from kept.evaluators.environments.opened import About
+from kept.evaluators.environments.pictures import ImageDetail, find_picture, load_picture
+from kept.evaluators.environments.reading import Row, rows_in
+from kept.evaluators.environments.replying import answer_or_last_line, quoted
+from kept.evaluators.environments.skills import initial
+
+SYSTEM = """\
+You answer questions about a scanned page. Look at the page and give the answer as it stands there,
+in as few words as it takes, between <answer> and </answer>."""
+
+ASK = "Return the final answer inside <answer>...</answer>."
+
+AGAIN = """\
+Look at the page once more. If the answer should change, change it; in any case give the final
+answer between <answer> and </answer>."""
+
+PAGE_MARK = "document_path:"
+"""What stands in a question before the path of its page, where no column has it."""
+
+RIGHT = 0.999
+"""The least similarity of an answer that solves a case."""
+
+NEAR = 0.5
+"""The normalised distance from which an answer is worth nothing."""
+
+MOST_LITERAL = 20_000
+"""Characters of a column with answers that are read as a Python list."""
+
+
+@dataclass(frozen=True)
+class DocVqa(TurnOptions):
+    """One question about one page a case."""
+
+    image_detail: ImageDetail = "auto"
+    data_root: Path = Path()
+    """Where paths of pages begin; else they are looked for beside the file."""
+
+    name = "docvqa"
+    again = AGAIN
+    data = (
+        "DocVQA (single page, version 1.0; rrc.cvc.uab.es/?ch=17, or "
+        "huggingface.co/datasets/lmms-lab/DocVQA): below `env.split_dir` the folders "
+        "train/, val/ and test/, each with a CSV file (questionId, question, answer, image_path), "
+        "and the page pictures where image_path says, from `env.data_root`; or with "
+        "`split_mode: ratio` an official JSON file as `env.data_path`, its pictures beside it"
+    )
+
+    def skill(self) -> Mapping[str, str]:
+        """A few lines to begin with."""
+        return initial("docvqa")
+
+    def read(self, path: Path) -> Iterable[Item]:
+        """Questions of CSV or JSON, each with its page."""
+        fields = Fields()
+        return as_items(fields, self._items(path, fields))
+
+    def _items(self, path: Path, fields: Fields) -> Iterator[Item]:
+        for row in rows_in(path):
+            given = fields.text(row, ("question",))
+            golds = _golds(fields, row)
+            if given is None:
+                continue
+            question, page = _parted(given)
+            named = row.data.get("image_path") or row.data.get("image") or page
+            picture = find_picture(fields, row, named, self.data_root)
+            if picture is None or golds is None:
+                continue
+            kind = str(row.data.get("topic") or row.data.get("category") or "docvqa")
+            data: dict[str, object] = {"question": question, "answers": golds, "image": picture}
+            yield item(row, {**data, "topic": kind}, names=("questionId", *IDS))
+
+    def pose(self, case: Case) -> Posed:
+        """The question, and behind it the page."""
+        data = values(case)
+        page = load_picture(data["image"], self.data_root, self.image_detail)
+        return Posed.of([f"{data['question']}\n\n{ASK}", page], SYSTEM)
+
+    def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
+        """The similarity to the nearest expected answer; only the same answer is hard."""
+        answer = answer_or_last_line(rollout.output)
+        if isinstance(answer, Failure):
+            return answer
+        found = anls(answer, values(case)["answers"])
+        hard = float(found >= RIGHT)
+        why = "" if hard else f"{quoted(answer)} is not the answer that was expected"
+        return Graded(hard, found, why, f"ANLS {found:.3g}", {"anls": found})
+
+    def about(self, case: Case) -> About:
+        """The question, what it is about, and what was expected."""
+        data = values(case)
+        golds: list[str] = data["answers"]
+        return About(data["question"], data["topic"], " | ".join(golds), golds=tuple(golds))
+
+
+def anls(answer: str, golds: Iterable[str]) -> float:
+    """Average normalised Levenshtein similarity of one answer: to the nearest of those expected."""
+    said = _normal(answer)
+    return max((_similarity(said, _normal(gold)) for gold in golds), default=0.0)
+
+
+def levenshtein(one: str, other: str) -> int:
+    """Letters to insert, delete or replace to make one text of another."""
+    if len(one) < len(other):
+        one, other = other, one
+    before = list(range(len(other) + 1))
+    for n, letter in enumerate(one, 1):
+        row = [n]
+        for m, wanted in enumerate(other, 1):
+            replaced = before[m - 1] + (letter != wanted)
+            row.append(min(before[m] + 1, row[m - 1] + 1, replaced))
+        before = row
+    return before[-1]
+
+
+def _similarity(answer: str, gold: str) -> float:
+    longest = max(len(answer), len(gold))
+    if not longest:
+        return 1.0
+    # every further letter has to be inserted; an answer of any length costs no time
+    if abs(len(answer) - len(gold)) / longest >= NEAR:
+        return 0.0
+    distance = levenshtein(answer, gold) / longest
+    return 1.0 - distance if distance < NEAR else 0.0
+
+
+def _normal(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def _parted(question: str) -> tuple[str, str]:
+    """A question without the path of its page, and that path."""
+    text, _, page = question.partition(PAGE_MARK)
+    return text.strip(), page.strip()
+
+
+def _golds(fields: Fields, row: Row) -> Sequence[str] | None:
+    """The expected answers; one column may hold a list as Python writes it."""
+    for name in ("answers", "answer", "ground_truth"):
+        value = row.data.get(name)
+        if isinstance(value, str) and value.strip().startswith("["):
+            return fields.texts(replaced(row, name, _literal(value)), (name,))
+    return fields.texts(row, ("answers", "answer", "ground_truth"))
+
+
+def replaced(row: Row, name: str, value: object) -> Row:
+    """A row with another value."""
+    return replace(row, data={**row.data, name: value})
+
+
+def _literal(text: str) -> object:
+    """What a Python list says; the text itself where it is none."""
+    try:
+        return ast.literal_eval(text.strip()) if len(text) <= MOST_LITERAL else text
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text

@@ -1,0 +1,111 @@
+"""Pictures of cases: a case holds path and content hash, a prompt holds the bytes.
+
+The hash is a part of the case, and so of the inputs of a run: a picture that was changed since is
+noticed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, cast
+
+from kept.core.model import Image
+from kept.errors import SetupError
+from kept.evaluators.environments.fields import Fields
+from kept.evaluators.environments.reading import Row
+from kept.evaluators.tools import pictures
+from kept.evaluators.tools.unreadable import Unreadable
+
+ImageDetail = Literal["auto", "low", "high"]
+"""How closely a model looks at a picture, as a config spells it; `auto` is left to the provider."""
+
+Picture = Mapping[str, str]
+"""A picture in the data of a case: `path` and `sha256`."""
+
+AT_ROOT = "`env.data_root` names the folder that paths of pictures begin in"
+_PATH, _HASH = "path", "sha256"
+_SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+
+
+def find_picture(
+    fields: Fields, row: Row, value: object, root: Path, others: Sequence[Path] = ()
+) -> Picture | None:
+    """The picture that a row names: below `root`, beside the row's file, or in another folder.
+
+    None, and a problem, where there is none. Its path is told from `root` where it lies there, so
+    that data that was moved is the same data. Reads what a generated split has written as well.
+    """
+    given = cast("dict[str, object]", value).get(_PATH) if isinstance(value, dict) else value
+    if not isinstance(given, str) or not given.strip():
+        fields.wrong(row, "it has no picture")
+        return None
+    folders = (root, row.path.parent, *others)
+    places = [folder / Path(given).expanduser() for folder in folders]
+    place = next((one for one in places if one.is_file()), None)
+    if place is None:
+        looked = ", ".join(dict.fromkeys(str(one.parent) for one in places))
+        fields.wrong(row, f"there is no picture `{given}` in {looked}", AT_ROOT)
+        return None
+    try:
+        data = place.read_bytes()
+        pictures.read(data)
+    except (OSError, Unreadable) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        fields.wrong(row, f"the picture {place} cannot be used: {why}")
+        return None
+    return {_PATH: path_from(root, place), _HASH: _hashed(data)}
+
+
+def load_picture(picture: Picture, root: Path, detail: ImageDetail = "auto") -> Image:
+    """The picture of a case for a prompt; a `SetupError` where it is gone or has changed."""
+    path = root / picture[_PATH]
+    try:
+        data = path.read_bytes()
+        image = pictures.read(data)
+    except (OSError, Unreadable) as error:
+        raise SetupError(f"cannot read the picture {path}: {error}") from error
+    if _hashed(data) != picture[_HASH]:
+        raise SetupError(
+            f"the picture {path} has changed since its case was read",
+            hint="put the picture back, or start another run",
+        )
+    return replace(image, detail=None if detail == "auto" else detail)
+
+
+def path_from(root: Path, path: Path) -> str:
+    """A path from a folder, for the data of a case; the whole path where it lies elsewhere."""
+    whole, base = path.resolve(), root.resolve()
+    return whole.relative_to(base).as_posix() if whole.is_relative_to(base) else str(whole)
+
+
+def marked(text: str, images: Sequence[Image], names: Sequence[str] = ()) -> str:
+    """A text that names each picture in its place, for readers who see the text alone."""
+    if not images:
+        return text
+    told = [f"[picture {n}]" for n in range(1, len(images) + 1)]
+    told = [f"[picture: {name}]" for name in names] or told
+    return "".join(_pieces(text, images, told))
+
+
+def picture_files(images: Sequence[Image]) -> Mapping[str, bytes]:
+    """Pictures as files for an agent CLI, in order, as in `images/01.png`."""
+    return {
+        f"images/{n:02}.{_SUFFIXES.get(image.media_type, 'img')}": image.data
+        for n, image in enumerate(images, 1)
+    }
+
+
+def _pieces(text: str, images: Sequence[Image], told: Sequence[str]) -> Iterator[str]:
+    placed = [(image.at, mark) for image, mark in zip(images, told, strict=True)]
+    done = 0
+    for at, mark in sorted((at, mark) for at, mark in placed if at is not None):
+        yield text[done:at]
+        yield mark
+        done = at
+    yield text[done:]
+    yield from (f"\n\n{mark}" for at, mark in placed if at is None)
+
+
+def _hashed(data: bytes) -> str:
+    return sha256(data).hexdigest()[:16]

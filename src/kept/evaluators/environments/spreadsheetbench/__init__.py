@@ -1,0 +1,1 @@
+"""SpreadsheetBench: a model edits workbooks with code."""

@@ -1,0 +1,1 @@
+"""SWE-bench: a model fixes an issue in a repository."""

@@ -1,0 +1,173 @@
+"""Tests of an instance, run on a patch: in the sandbox, on a fresh copy of its repository.
+
+First the patch is applied. Then the files of the test patch are put back to what they were and that
+patch is applied, so that nobody passes by changing the tests. What the test command prints is read
+by a parser of ours and held against the lists of the instance.
+"""
+
+import asyncio
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from kept.core.rollout import Failure
+from kept.core.words import count
+from kept.evaluators.environments.swebench.grading import Report, report_of
+from kept.evaluators.environments.swebench.instances import Instance
+from kept.evaluators.environments.swebench.logs import PARSERS, Statuses, parser_name
+from kept.evaluators.environments.swebench.patches import PatchRefused, touched_files
+from kept.evaluators.environments.swebench.testbed import REPO, Testbed
+from kept.sandbox.command import Exit
+from kept.sandbox.scratch import scratch_folder
+from kept.sandbox.walls import INSIDE, Site
+
+_APPLY_SECONDS = 120.0
+_MOST_SHOWN = 6000
+_ADDED = INSIDE / "candidate"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a patch came to."""
+
+    report: Report
+    why: str = ""
+    """Why it did not come to the tests, or that they did not end; empty where they ran."""
+    log: str = ""
+    """The end of what the tests printed."""
+
+    @property
+    def resolved(self) -> bool:
+        """True where the bug is fixed and nothing is broken."""
+        return not self.why and self.report.resolution == "RESOLVED_FULL"
+
+    def __str__(self) -> str:
+        """Resolution, counts and trouble in one line."""
+        parts = (self.report.resolution, str(self.report), self.why)
+        return "; ".join(part for part in parts if part)
+
+
+async def evaluate(
+    instance: Instance, testbed: Testbed, patch: str, seconds: float
+) -> Evaluation | Failure:
+    """Run the tests of an instance on a patch, which may be empty."""
+    try:
+        touched_files(patch)
+    except PatchRefused as refused:
+        return _unresolved(instance, str(refused))
+    with scratch_folder("swebench") as scratch:
+        folder = scratch / "one" / "w"
+        site = Site(folder)
+        try:
+            folder.mkdir(parents=True)
+            copied = folder / "output"
+            await asyncio.to_thread(shutil.copytree, testbed.repo, copied, symlinks=True)
+            (folder / "candidate").mkdir()
+            for name, text in (("model", patch), ("test", instance.test_patch)):
+                data = text.encode("utf-8", "surrogateescape")
+                (folder / "candidate" / f"{name}.patch").write_bytes(data)
+        except OSError as error:
+            message = f"cannot copy the repository of {instance.id}: {error.strerror}"
+            return Failure("limit", "infrastructure", message)
+        for name, line in _preparing(instance, patch):
+            ended = await testbed.run(site, line, _APPLY_SECONDS)
+            if isinstance(ended, Failure):
+                return ended
+            if not ended.ok:
+                return _unresolved(instance, f"the {name} does not apply: {_last_line(ended)}")
+        command = f"{{ {instance.setup.test_cmd}\n}} 2>&1"
+        ended = await testbed.run(site, command, seconds)
+    if isinstance(ended, Failure):
+        # the disk was filled, say: tests that do so have failed
+        return ended if ended.blame != "candidate" else _unresolved(instance, ended.message)
+    return _evaluation(instance, ended, seconds)
+
+
+async def why_useless(instance: Instance, testbed: Testbed, seconds: float) -> str | Failure:
+    """Why an instance tells no patch from another here; empty where it does.
+
+    Its gold patch must resolve it, and the empty one must not. The finding is kept beside the
+    testbed, for it takes two runs of the tests.
+    """
+    place = testbed.folder / f"checked-{_hash_of(instance)}.json"
+    known = _known(place)
+    if known is not None:
+        return known
+    gold = await evaluate(instance, testbed, instance.gold, seconds)
+    if isinstance(gold, Failure):
+        return gold
+    empty = await evaluate(instance, testbed, "", seconds) if gold.resolved else gold
+    if isinstance(empty, Failure):
+        return empty
+    why = ""
+    if not gold.resolved:
+        why = f"its gold patch does not resolve it here ({gold})"
+    elif empty.resolved:
+        why = "its tests pass without any patch"
+    part = place.with_suffix(".part")
+    part.write_text(json.dumps({"why": why, "log": gold.log if why else ""}), encoding="utf-8")
+    part.replace(place)
+    return why
+
+
+def statuses_of(instance: Instance, ended: Exit) -> Statuses:
+    """Results of a test run; none where its end and what it printed do not agree.
+
+    A patch can print lines of its own that say `PASSED`. A command that failed without a failed
+    test has not run them as it says.
+    """
+    setup = instance.setup
+    statuses = PARSERS[parser_name(setup.log_parser, setup.test_cmd)](ended.stdout)
+    if ended.code and not {"FAILED", "ERROR"} & {*statuses.values()}:
+        return {}
+    return statuses
+
+
+def _evaluation(instance: Instance, ended: Exit, seconds: float) -> Evaluation:
+    log = ended.stdout[-_MOST_SHOWN:]
+    if ended.timed_out:
+        message = f"the tests did not end within {count(seconds, 'second')}"
+        return _unresolved(instance, message, log)
+    statuses = statuses_of(instance, ended)
+    report = report_of(statuses, instance.fail_to_pass, instance.pass_to_pass)
+    return Evaluation(report, "" if statuses else f"no test reported a result: {ended}", log)
+
+
+def _preparing(instance: Instance, patch: str) -> list[tuple[str, str]]:
+    """Lines of the shell that apply both patches, each with its name."""
+    apply = "git apply --whitespace=nowarn"
+    lines = [("patch", f"{apply} {_ADDED}/model.patch")] if patch.strip() else []
+    files = touched_files(instance.test_patch)
+    back = [
+        f"if git cat-file -e HEAD:{quote(one)} 2>/dev/null; "
+        f"then git checkout -q HEAD -- {quote(one)}; else rm -rf -- {quote(one)}; fi"
+        for one in files
+    ]
+    restored = " && ".join([*back, f"{apply} {_ADDED}/test.patch"])
+    return [*lines, ("test patch", restored)]
+
+
+def _unresolved(instance: Instance, why: str, log: str = "") -> Evaluation:
+    return Evaluation(report_of({}, instance.fail_to_pass, instance.pass_to_pass), why, log)
+
+
+def _last_line(ended: Exit) -> str:
+    lines = ended.stderr.strip().splitlines() or [str(ended)]
+    return lines[-1][:300].replace(f"{REPO}/", "")
+
+
+def _hash_of(instance: Instance) -> str:
+    setup = instance.setup
+    told = [instance.gold, instance.test_patch, setup.test_cmd, setup.log_parser]
+    told += [list(instance.fail_to_pass), list(instance.pass_to_pass)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+
+
+def _known(place: Path) -> str | None:
+    try:
+        return str(json.loads(place.read_text(encoding="utf-8"))["why"])
+    except (OSError, ValueError, KeyError):
+        return None

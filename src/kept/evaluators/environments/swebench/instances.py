@@ -1,0 +1,368 @@
+"""Instances of SWE-bench read from rows of the dataset or from folders of SWE-bench-tasks.
+
+A row is what the published dataset has. A task folder has `task.yaml` with `problem_statement.md`,
+`gold.patch`, `test.patch`, `tests.json` and what the environment is made from. A row says that in
+`setup`, or as SWE-rebench does in `install_config` and `requirements`.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from dataclasses import fields as fields_of
+from pathlib import Path
+from shlex import join
+from typing import Any, cast
+
+import yaml
+
+from kept.core.case import Case
+from kept.core.parsing import ParseLimit
+from kept.evaluators.environments.contract import Item
+from kept.evaluators.environments.fields import Fields, values
+from kept.evaluators.environments.reading import Row, rows_in
+from kept.evaluators.environments.swebench.patches import PatchRefused, touched_files
+from kept.spec.libyaml import compose_all
+
+TASK = "task.yaml"
+DATASETS: Mapping[str, str] = {
+    "lite": "SWE-bench_Lite",
+    "verified": "SWE-bench_Verified",
+    "full": "SWE-bench",
+}
+"""Names that a config has for the published datasets, and how task folders call them."""
+
+_MOST_CHARS = 4_000_000
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*\Z")
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*\Z")
+_START, _END = ">>>>> Start Test Output", ">>>>> End Test Output"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which instances are read, and where more is said about them."""
+
+    dataset: str = ""
+    """Of task folders those of `lite`, `verified` or `full`; empty for all."""
+    split: str = "test"
+    """Of task folders those of this split of the dataset."""
+    tasks: Path | None = None
+    """Folder of task folders, for rows that say nothing of their environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the environment of an instance is made from."""
+
+    python: str = ""
+    """Version, as `3.9`; empty for the Python that runs Kept."""
+    packages: tuple[str, ...] = ()
+    """Pinned requirements, as `pytest==7.4.0`."""
+    install: tuple[str, ...] = ()
+    """Lines of the shell that install the repository, run in it."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Environment variables of the tests."""
+    test_cmd: str = ""
+    log_parser: str = ""
+    image: str = ""
+    """Docker image with the repository in `/testbed`."""
+
+    def row(self) -> dict[str, object]:
+        """As a row says it; what is empty is left out."""
+        found: dict[str, object] = {
+            "python": self.python,
+            "packages": list(self.packages),
+            "install": list(self.install),
+            "variables": dict(self.variables),
+            "test_cmd": self.test_cmd,
+            "log_parser": self.log_parser,
+            "image": self.image,
+        }
+        return {key: value for key, value in found.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One bug of one repository."""
+
+    id: str
+    repo: str
+    base_commit: str
+    problem: str
+    hints: str
+    gold: str
+    test_patch: str
+    fail_to_pass: tuple[str, ...]
+    pass_to_pass: tuple[str, ...]
+    version: str
+    setup: Setup
+
+
+_KEYS = {*(one.name for one in fields_of(Setup)), "pre_install", "pip_packages", "env_vars"}
+"""Keys that the setup of a row may have; the last three are spelt as SWE-rebench does."""
+
+
+def instance_of(case: Case) -> Instance:
+    """The instance of a case that this environment has read."""
+    data = values(case)
+    setup: dict[str, Any] = data.get("setup", {})
+    return Instance(
+        id=case.id,
+        repo=data["repo"],
+        base_commit=data["base_commit"],
+        problem=data["problem_statement"],
+        hints=data.get("hints_text", ""),
+        gold=data["patch"],
+        test_patch=data["test_patch"],
+        fail_to_pass=tuple(data["FAIL_TO_PASS"]),
+        pass_to_pass=tuple(data["PASS_TO_PASS"]),
+        version=data.get("version", ""),
+        setup=setup_of(setup),
+    )
+
+
+def read_instances(path: Path, fields: Fields, wanted: Wanted) -> Iterator[Item]:
+    """Cases of a file or folder; of task folders those of one dataset and split."""
+    folders = task_folders(path)
+    for row in map(_task_row, folders) if folders else rows_in(path):
+        if folders and not _is_wanted(row.data, wanted):
+            continue
+        data = _checked(row, fields, wanted.tasks)
+        if data is not None:
+            yield Item(Case(str(row.data["instance_id"]), data), row.where)
+
+
+def task_folders(path: Path) -> list[Path]:
+    """Task folders at a path, below it or below its `tasks`; sorted by name."""
+    if (path / TASK).is_file():
+        return [path]
+    for folder in (path / "tasks", path):
+        if folder.is_dir():
+            found = sorted(one.parent for one in folder.glob(f"*/{TASK}"))
+            if found:
+                return found
+    return []
+
+
+def setup_of(row: Mapping[str, Any]) -> Setup:
+    """The setup that a row has read or was given."""
+    return Setup(
+        python=str(row.get("python", "")),
+        packages=tuple(row.get("packages", ())),
+        install=tuple(row.get("install", ())),
+        variables=dict(row.get("variables", {})),
+        test_cmd=str(row.get("test_cmd", "")),
+        log_parser=str(row.get("log_parser", "")),
+        image=str(row.get("image", "")),
+    )
+
+
+def _is_wanted(data: Mapping[str, Any], wanted: Wanted) -> bool:
+    named: list[str] = [str(one).rpartition("/")[2] for one in data.get("datasets") or ()]
+    dataset = not wanted.dataset or not named or DATASETS[wanted.dataset] in named
+    return dataset and data.get("split", wanted.split) == wanted.split
+
+
+def _checked(row: Row, fields: Fields, tasks: Path | None) -> dict[str, Any] | None:
+    """The fields of a row; None where something is wrong, which is then reported."""
+    before = len(fields.problems)
+    texts = {
+        name: fields.text(row, (name,))
+        for name in ("instance_id", "repo", "base_commit", "problem_statement", "test_patch")
+    }
+    for name, shape in (("instance_id", _ID), ("repo", _REPO), ("base_commit", _COMMIT)):
+        if texts[name] is not None and not shape.match(str(texts[name])):
+            fields.wrong(row, f"`{name}` is `{str(texts[name])[:80]}`")
+    tests = {name: _tests(row, name, fields) for name in ("FAIL_TO_PASS", "PASS_TO_PASS")}
+    if tests["FAIL_TO_PASS"] == []:
+        fields.wrong(row, "`FAIL_TO_PASS` is empty: no test tells whether the bug is fixed")
+    patch = fields.text(row, ("patch",))
+    for name, text in (("patch", patch), ("test_patch", texts["test_patch"])):
+        try:
+            touched_files(text or "")
+        except PatchRefused as refused:
+            fields.wrong(row, f"`{name}` cannot be applied: {refused}")
+    setup = _setup(row, fields)
+    if len(fields.problems) > before:
+        return None
+    if not setup.row() and tasks is not None and (tasks / row.data["instance_id"]).is_dir():
+        folder = tasks / row.data["instance_id"]
+        setup = _task_setup(folder, _yaml(folder / TASK))
+    if not setup.test_cmd:
+        command = usual_command(str(texts["repo"]), touched_files(str(texts["test_patch"])))
+        setup = replace(setup, test_cmd=command)
+    more = {name: str(row.data.get(name) or "") for name in ("hints_text", "version")}
+    data: dict[str, Any] = {**texts, "patch": patch, **more, **tests}
+    return {**data, "setup": setup.row()}
+
+
+def usual_command(repo: str, files: Sequence[str]) -> str:
+    """The command that the tests of a project are run with, for the files of a test patch."""
+    tests = [one for one in files if one.endswith(".py")]
+    if repo == "django/django":
+        labels = [one.removeprefix("tests/").removesuffix(".py").replace("/", ".") for one in tests]
+        runner = "./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1"
+        return join([*runner.split(), *labels])
+    if repo == "sympy/sympy":
+        return join(["bin/test", "-C", "--verbose", *tests])
+    return join(["python", "-m", "pytest", "-rA", *tests])
+
+
+def _tests(row: Row, name: str, fields: Fields) -> list[str]:
+    """Names of tests: a list, or one written as JSON in a text."""
+    value: object = row.data.get(name)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = None
+    found = cast("list[object]", value) if isinstance(value, list) else None
+    if found is None or not all(isinstance(one, str) for one in found):
+        fields.wrong(row, f"`{name}` is no list of test names")
+        return []
+    return [str(one) for one in found]
+
+
+def _setup(row: Row, fields: Fields) -> Setup:
+    given: object = row.data.get("setup") or row.data.get("install_config") or {}
+    if not isinstance(given, dict):
+        fields.wrong(row, "`setup` is no object")
+        return Setup()
+    named = cast("dict[str, Any]", given)
+    # only of ours: the keys of SWE-rebench are its own business
+    for name in sorted({*named} - _KEYS) if row.data.get("setup") else ():
+        fields.wrong(row, f"`setup` has no `{name}`", f"it has {', '.join(sorted(_KEYS))}")
+    install = [*_lines(named.get("pre_install")), *_lines(named.get("install"))]
+    packages = [
+        *_lines(named.get("packages")) * ("setup" in row.data),
+        *_lines(named.get("pip_packages")),
+        *_lines(row.data.get("requirements")),
+    ]
+    variables: object = named.get("variables") or named.get("env_vars") or {}
+    if not isinstance(variables, dict):
+        fields.wrong(row, "`variables` of `setup` is no object")
+        variables = {}
+    pairs = cast("dict[object, object]", variables)
+    return Setup(
+        python=str(named.get("python") or ""),
+        packages=tuple(dict.fromkeys(one for one in packages if not one.startswith("#"))),
+        install=tuple(install),
+        variables={str(name): str(value) for name, value in pairs.items()},
+        test_cmd=" ".join(_lines(named.get("test_cmd"))),
+        log_parser=str(named.get("log_parser") or ""),
+        image=str(named.get("image") or row.data.get("image_name") or ""),
+    )
+
+
+def _lines(value: object) -> list[str]:
+    """Lines of a text, or the texts of a list."""
+    if isinstance(value, list):
+        return [str(one).strip() for one in cast("list[object]", value) if str(one).strip()]
+    return [line.strip() for line in str(value or "").splitlines() if line.strip()]
+
+
+def _task_row(folder: Path) -> Row:
+    """The row that a task folder is."""
+    task = folder / TASK
+    told = _yaml(task)
+    told["instance_id"] = str(told.get("instance_id") or folder.name)
+    names = {
+        "problem_statement": "problem_statement.md",
+        "hints_text": "hints.md",
+        "patch": "gold.patch",
+        "test_patch": "test.patch",
+    }
+    texts = {name: _text(folder / file) for name, file in names.items()}
+    tests = _json(folder / "tests.json")
+    setup = _task_setup(folder, told)
+    data: dict[str, Any] = {**told, **texts, **tests, "setup": setup.row()}
+    return Row(data, task, 1, 1)
+
+
+def _task_setup(folder: Path, told: Mapping[str, Any]) -> Setup:
+    """What its files say of the environment: pins, install lines, test command."""
+    python, packages = _pins(folder / "environment.yml")
+    install = _install_lines(_text(folder / "Dockerfile"))
+    command, variables = _test_lines(_text(folder / "eval.sh"))
+    return Setup(
+        python=python,
+        packages=packages,
+        install=install,
+        variables=variables,
+        test_cmd=command,
+        log_parser=str(told.get("log_parser") or ""),
+        image=str(told.get("image") or ""),
+    )
+
+
+def _pins(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The Python and the packages of a conda environment, those that conda itself installs too."""
+    rows: object = _yaml(path).get("dependencies") or []
+    python, packages = "", list[str]()
+    for row in cast("list[object]", rows) if isinstance(rows, list) else []:
+        if isinstance(row, dict):
+            below: object = cast("dict[str, object]", row).get("pip")
+            packages += [str(one) for one in cast("list[object]", below or [])]
+            continue
+        name, _, rest = str(row).partition("=")
+        version, _, build = rest.strip("=").partition("=")
+        if name == "python":
+            python = ".".join(version.split(".")[:2])
+        elif re.search(r"py\d", build) and name != "pip":
+            packages.append(f"{name}=={version}")
+    return python, tuple(packages)
+
+
+def _install_lines(dockerfile: str) -> tuple[str, ...]:
+    """Lines of a Dockerfile that install the repository, which is checked out by then."""
+    lines = dockerfile.splitlines()
+    marks = [n for n, line in enumerate(lines) if "Current environment" in line]
+    if not marks:
+        return ()
+    found: list[str] = []
+    for line in lines[marks[-1] + 1 :]:
+        if line.startswith("# Configure git"):
+            break
+        if line.strip() and line.strip() != "cd /testbed" and "locale-gen" not in line:
+            found.append(line)
+    return tuple(found)
+
+
+def _test_lines(script: str) -> tuple[str, dict[str, str]]:
+    """The command between the marks of an evaluation script, and the variables before it."""
+    before, _, after = script.partition(_START)
+    command = after.partition(_END)[0].strip("\n' :").strip()
+    variables: dict[str, str] = {}
+    for line in before.splitlines():
+        found = re.match(r"export (\w+)=([\w.:-]*)\Z", line)
+        if found is not None:
+            variables[found[1]] = found[2]
+    return command, variables
+
+
+def _text(path: Path) -> str:
+    try:
+        # not `read_text`, which would change the line ends that a patch is about
+        text = path.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return text if len(text) <= _MOST_CHARS else ""
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found: object = json.loads(_text(path))
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    text = _text(path)
+    try:
+        compose_all(text)  # raises `ParseLimit` on what is too deep or too large to load
+        found: object = yaml.safe_load(text)
+    except (yaml.YAMLError, ParseLimit, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

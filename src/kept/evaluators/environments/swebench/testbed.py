@@ -1,0 +1,387 @@
+"""The environment of an instance: its repository at the base commit, and a venv from its pins.
+
+Both are made once, in the user's cache folder, and used read-only by all later runs:
+
+    output/        the repository, with what installing it left there
+    venv/          its packages, byte-compiled
+    built.json     packages that could not be installed
+
+Installing runs code of the repository, so it happens in the sandbox. There the repository always
+has the path that it has when it is worked on, for an editable install names that path.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from shlex import join, quote
+
+from kept.core.rollout import Failure
+from kept.errors import SetupError
+from kept.evaluators.environments.swebench.caching import cached_folder
+from kept.evaluators.environments.swebench.instances import Instance
+from kept.evaluators.tools.shell import EpisodeWorkspace, ShellSettings
+from kept.sandbox.command import Command, Exit, Limits, Network, View
+from kept.sandbox.execute import execute
+from kept.sandbox.scratch import remove_tree, scratch_folder
+from kept.sandbox.walls import INSIDE, Site
+from kept.sandbox.workspace import Scratch
+from kept.spec.git import git
+
+VERSION = 1
+"""Of the way it is built; another one has all of it built again."""
+
+REPO = INSIDE / "output"
+"""Where a repository lies for everything that runs in the sandbox."""
+
+MOST_ENTRIES = 100_000
+"""Files and folders of a repository."""
+
+LIMITS = Limits(entries=MOST_ENTRIES)
+BUILT = "built.json"
+
+_FETCH_SECONDS = 600.0
+_INSTALL_SECONDS = 1800.0
+NOT_IN_DIFFS = ("__pycache__/", "*.pyc", ".pytest_cache/", "*.egg-info/")
+_INSTALLER_VARIABLES = (
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CERT", "PIP_TRUSTED_HOST"),
+    *("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where repositories, packages and Pythons come from."""
+
+    repos: Path
+    """Folder of git repositories, as `owner__name`, `owner/name` or `name`."""
+    wheels: Path | None = None
+    """Folder of wheels that packages are installed from."""
+    pythons: tuple[Path, ...] = ()
+    """Further interpreters."""
+    network: bool = False
+    """Clone missing repositories, and install packages from an index."""
+    clone_url: str = "https://github.com/{repo}.git"
+
+
+@dataclass(frozen=True, slots=True)
+class Testbed:
+    """The environment of an instance, ready to be copied."""
+
+    folder: Path
+    python: Path
+    variables: Mapping[str, str]
+    """Environment variables of every command in it."""
+    lacking: tuple[str, ...] = ()
+    """Packages that could not be installed."""
+    hidden: tuple[Path, ...] = ()
+    """What no command may read: the data, which has the gold patches."""
+
+    __test__ = False
+    """It is no test, whatever pytest thinks of the name."""
+
+    @property
+    def repo(self) -> Path:
+        """The repository as it was built."""
+        return self.folder / "output"
+
+    def seen(self) -> tuple[Path, ...]:
+        """Folders that a command in it needs to see."""
+        return (self.folder, self.python.resolve().parents[1])
+
+    def hiding(self, places: Iterable[Path]) -> "Testbed":
+        """The same, where no command may read these places, as far as it can do without them."""
+        needed = [one.resolve() for one in self.seen()]
+        found = [part for one in places for part in _all_but(one.resolve(), needed)]
+        return replace(self, hidden=tuple(dict.fromkeys(found)))
+
+    def command(self, line: str, seconds: float, network: Network = "loopback") -> Command:
+        """A line of the shell, run in the repository."""
+        view = View(Path("/"), bare=True, hidden=self.hidden, seen=self.seen(), network=network)
+        line = f"cd {REPO} && {line}"
+        return Command(line, Path("/"), seconds, self.variables, LIMITS, view, most_text=2**24)
+
+    async def run(self, site: Site, line: str, seconds: float) -> Exit | Failure:
+        """Run a line of the shell in a copy of the repository, the `output` of a site."""
+        return await execute(self.command(line, seconds), {}, site)
+
+    def workspace(self, scratch: Scratch, settings: ShellSettings) -> EpisodeWorkspace:
+        """A workspace for a student, to be opened with `repo`."""
+        return EpisodeWorkspace(scratch, settings)
+
+    def diff_line(self) -> str:
+        """A line of the shell that prints what was changed in a copy, as a patch."""
+        return self.diff_between(self.repo / ".git", REPO)
+
+    @staticmethod
+    def diff_between(own: Path, root: Path) -> str:
+        """A line that compares a folder with the commit of a git folder that is not in it.
+
+        That in the copy was open to whatever ran there: a file in it could name a program to run.
+        """
+        variables = {
+            "GIT_DIR": str(own),
+            "GIT_WORK_TREE": str(root),
+            "GIT_INDEX_FILE": "/tmp/kept-index",
+            "GIT_OBJECT_DIRECTORY": "/tmp/kept-objects",
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(own / "objects"),
+        }
+        exports = " ".join(f"{name}={quote(value)}" for name, value in variables.items())
+        return (
+            f"export {exports} && mkdir -p /tmp/kept-objects && git read-tree HEAD && "
+            "git add -A && git diff --cached --no-color --no-ext-diff --no-textconv HEAD"
+        )
+
+
+class Testbeds:
+    """Makes environments, each once for all runs of this user."""
+
+    __test__ = False
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    async def of(self, instance: Instance) -> Testbed | Failure:
+        """The environment of an instance; a failure says what is missing for it."""
+        try:
+            python = await asyncio.to_thread(
+                find_python, instance.setup.python, self._sources.pythons
+            )
+            # instances of one commit share it
+            name = f"{instance.repo.replace('/', '__')}-{_key(instance, python)}"
+
+            async def build(folder: Path) -> None:
+                with scratch_folder("swebench") as scratch:
+                    # sites lie two folders down: what is above them is hidden from commands
+                    site = Site(scratch / "one" / "w")
+                    await _Builder(instance, self._sources, folder, python, site).build()
+
+            folder = await cached_folder("swebench", name, build)
+            built = json.loads((folder / BUILT).read_text(encoding="utf-8"))
+        except SetupError as error:
+            hint = f"; hint: {error.hint}" if error.hint else ""
+            return Failure("harness", "infrastructure", f"{error.message}{hint}", tried=True)
+        except OSError as error:
+            message = f"cannot write {error.filename}: {error.strerror}"
+            return Failure("limit", "infrastructure", message, tried=True)
+        variables = _variables(instance, folder)
+        return Testbed(folder, python, variables, tuple(built["lacking"]))
+
+
+@dataclass(slots=True)
+class _Builder:
+    """One environment, being made."""
+
+    instance: Instance
+    sources: Sources
+    folder: Path
+    python: Path
+    site: Site
+    lacking: list[str] = field(default_factory=list[str])
+
+    @property
+    def _repo(self) -> Path:
+        return self.site.folder / "output"
+
+    async def build(self) -> None:
+        """Make it in its folder; a `SetupError` says why that is not possible."""
+        await asyncio.to_thread(self._make_venv)
+        self.site.folder.mkdir(parents=True)
+        await asyncio.to_thread(self._fetch)
+        await self._install()
+        repo = self.folder / "output"
+        await asyncio.to_thread(shutil.copytree, self._repo, repo, symlinks=True)
+        built = {"lacking": self.lacking}
+        (self.folder / BUILT).write_text(json.dumps(built), encoding="utf-8")
+
+    def _fetch(self) -> None:
+        """The repository with one commit: later ones would give the fix away."""
+        repo = self._repo
+        source = find_repo(self.instance.repo, self.sources)
+        repo.mkdir()
+        git(repo, "init", "-q")
+        commit = self.instance.base_commit
+        git(repo, "fetch", "-q", "--no-tags", "--depth", "1", source.absolute().as_uri(), commit)
+        git(repo, "-c", "advice.detachedHead=false", "checkout", "-q", "FETCH_HEAD")
+        (repo / ".git" / "FETCH_HEAD").unlink(missing_ok=True)
+        exclude = repo / ".git" / "info" / "exclude"
+        exclude.parent.mkdir(exist_ok=True)
+        exclude.write_text("\n".join((*NOT_IN_DIFFS, "")), encoding="utf-8")
+
+    def _make_venv(self) -> None:
+        setup = self.instance.setup
+        words = [] if setup.packages or setup.install else ["--without-pip"]
+        done = subprocess.run(
+            [str(self.python), "-m", "venv", *words, str(self.folder / "venv")],
+            capture_output=True,
+            text=True,
+            timeout=_FETCH_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+            raise SetupError(f"{self.python} cannot make a virtual environment: {said[-1]}")
+
+    async def _install(self) -> None:
+        """Packages, then the repository; what the install changed becomes part of its commit."""
+        setup = self.instance.setup
+        if setup.packages:
+            await self._packages(setup.packages)
+        ended = await self._repository("\n".join(("set -e", *setup.install)))
+        if not ended.ok:
+            raise SetupError(f"the repository cannot be installed: {ended}")
+        who = "git -c user.name=kept -c user.email=kept@localhost"
+        ended = await self._run(f"git add -A && {who} commit -q --allow-empty -m installed")
+        if not ended.ok:
+            raise SetupError(f"git cannot record what was installed: {ended}")
+        # an old package that is not compiled warns while it is imported from a read-only folder
+        await self._run(f"python -m compileall -q {quote(str(self.folder / 'venv' / 'lib'))}")
+
+    async def _repository(self, lines: str) -> Exit:
+        """Install it as its project says; else with what the venv has, which needs no network."""
+        if self.sources.network:
+            ended = await self._run(lines)
+            if ended.ok:
+                return ended
+        # pip reads this as `--no-build-isolation`
+        return await self._run(lines, {"PIP_NO_BUILD_ISOLATION": "0"})
+
+    async def _packages(self, packages: tuple[str, ...]) -> None:
+        """All at once; where one of them fails, each by itself, for tests may not need that one."""
+        words = ["python", "-m", "pip", "install", "-q", "--no-deps"]
+        ended = await self._run(join([*words, *packages]))
+        if ended.ok:
+            return
+        for package in packages:
+            if not (await self._run(join([*words, package]))).ok:
+                self.lacking.append(package)
+        if len(self.lacking) == len(packages):
+            hint = "set `env.network: true`, or name a folder of wheels in `env.wheels_dir`"
+            raise SetupError(f"none of its packages can be installed: {ended}", hint=hint)
+
+    async def _run(self, line: str, more: Mapping[str, str] | None = None) -> Exit:
+        """Run a line in the repository, where it may write to the venv."""
+        sources = self.sources
+        bed = Testbed(self.folder, self.python, _variables(self.instance, self.folder))
+        command = bed.command(line, _INSTALL_SECONDS, "on" if sources.network else "loopback")
+        assert command.view is not None, "a testbed's commands have a view"
+        wheels = (sources.wheels,) if sources.wheels is not None else ()
+        view = replace(
+            command.view,
+            writable=(self.folder / "venv",),
+            seen=(*bed.seen(), *(one.resolve() for one in wheels)),
+        )
+        env = {**command.env, **self._installer_variables(), **(more or {})}
+        command = replace(command, view=view, env=env, passed_on=_INSTALLER_VARIABLES)
+        ended = await execute(command, {}, self.site)
+        if isinstance(ended, Failure):
+            raise SetupError(ended.message)
+        return ended
+
+    def _installer_variables(self) -> dict[str, str]:
+        found = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+        if self.instance.setup.packages:
+            found["PIP_NO_DEPS"] = "1"
+        if not self.sources.network:
+            found["PIP_NO_INDEX"] = "1"
+        if self.sources.wheels is not None:
+            found["PIP_FIND_LINKS"] = str(self.sources.wheels.resolve())
+        if re.match(r"\d+(\.\d+)*\Z", self.instance.version):
+            # tags are left out with the rest of the history
+            found["SETUPTOOLS_SCM_PRETEND_VERSION"] = self.instance.version
+        return found
+
+
+def find_repo(name: str, sources: Sources) -> Path:
+    """The git repository of a project; cloned where it is missing and the network is open."""
+    owner, _, short = name.partition("/")
+    for place in (f"{owner}__{short}", name, short):
+        for folder in (sources.repos / place, sources.repos / f"{place}.git"):
+            if (folder / "HEAD").is_file() or (folder / ".git").exists():
+                return folder
+    if not sources.network:
+        hint = f"clone it to {sources.repos / f'{owner}__{short}'}, or set `env.network: true`"
+        raise SetupError(f"there is no repository of {name} in {sources.repos}", hint=hint)
+    target = sources.repos / f"{owner}__{short}"
+    sources.repos.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}-{os.getpid()}")
+    git(sources.repos, "clone", "-q", "--bare", sources.clone_url.format(repo=name), str(part))
+    try:
+        part.rename(target)
+    except OSError:
+        # another process was faster
+        remove_tree(part)
+    return target
+
+
+def find_python(version: str, more: tuple[Path, ...] = ()) -> Path:
+    """An interpreter of a version, as `3.9`; a `SetupError` names what is missing."""
+    if not version or version == ".".join(map(str, sys.version_info[:2])):
+        return Path(sys.executable)
+    home = Path.home()
+    named = shutil.which(f"python{version}")
+    candidates = [
+        *more,
+        *((Path(named),) if named else ()),
+        *sorted((home / ".pyenv" / "versions").glob(f"{version}*/bin/python"), reverse=True),
+        *sorted((home / ".local/share/uv/python").glob(f"cpython-{version}*/bin/python3")),
+    ]
+    for path in candidates:
+        if _version_of(path) == version:
+            return path
+    hint = "install it, or name it in `env.pythons`"
+    raise SetupError(f"there is no Python {version} here", hint=hint)
+
+
+def _version_of(python: Path) -> str:
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run(
+            [str(python), "-c", code], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+def _all_but(folder: Path, needed: Sequence[Path]) -> Iterator[Path]:
+    """A folder, or what is in it but for that which is needed."""
+    if any(folder.is_relative_to(one) for one in needed):
+        return
+    if not any(one.is_relative_to(folder) for one in needed):
+        yield folder
+        return
+    for one in sorted(folder.iterdir()):
+        yield from _all_but(one, needed)
+
+
+def _variables(instance: Instance, folder: Path) -> dict[str, str]:
+    """What commands in a testbed find in their environment."""
+    venv = folder / "venv"
+    found = {
+        "PATH": os.pathsep.join((str(venv / "bin"), os.defpath, "/usr/local/bin")),
+        "VIRTUAL_ENV": str(venv),
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        **instance.setup.variables,
+    }
+    if not any(re.search(r"(^|\s)(-e|develop)(\s|$)", line) for line in instance.setup.install):
+        # a copy in the venv must not hide what was changed in the repository
+        found["PYTHONPATH"] = os.pathsep.join((str(REPO / "src"), str(REPO)))
+    return found
+
+
+def _key(instance: Instance, python: Path) -> str:
+    told = [VERSION, instance.repo, instance.base_commit, instance.version, str(python)]
+    setup = instance.setup
+    told += [list(setup.packages), list(setup.install), dict(setup.variables)]
+    text = json.dumps(told, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,124 @@
+"""Functions of a user as metrics, each in processes of its own, between walls.
+
+A grader that raises, hangs or returns nonsense says nothing of the answer: that is a failure of the
+harness, and no candidate's.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kept.core.rollout import Failure
+from kept.core.words import one_line
+from kept.evaluators.metrics.config import CodeMetric
+from kept.evaluators.metrics.subject import Measured, Subject
+from kept.evaluators.scorers.function import Function, problem_with
+from kept.evaluators.scorers.judging import LONGEST
+from kept.evaluators.workers.pool import Processes
+from kept.sandbox.capabilities import abilities
+
+ENOUGH = 0.5
+"""What passes where neither the grader nor a threshold says."""
+
+_FAR = Path(__file__).parents[1] / "workers" / "grader_main.py"
+
+
+def problem_with_grader(grader: str, folder: Path, passed_on: tuple[str, ...] = ()) -> str | None:
+    """Why `module:function` cannot be a grader, found by importing it in a process of its own."""
+    if not all(grader.partition(":")):
+        return f"`{grader}` is not `module:function`"
+    return problem_with(_function(grader, folder, passed_on))
+
+
+def grader_warnings(graders: Iterable[str]) -> Iterator[str]:
+    """What does not hold of graders on this machine."""
+    for grader in graders:
+        if not (able := abilities()).walls:
+            words = f"nothing keeps the grader `{grader}` from writing to your files"
+            yield f"{words}: {able.why_not}"
+
+
+class Graders:
+    """The processes of all graders of a folder, started when needed and used again."""
+
+    def __init__(self, folder: Path, passed_on: tuple[str, ...] = ()) -> None:
+        self._folder = folder
+        self._passed_on = passed_on
+        self._processes: dict[str, Processes] = {}
+
+    async def measure(
+        self, settings: CodeMetric, subject: Subject, seconds: float
+    ) -> tuple[Measured | Failure, int]:
+        """What a grader says, and how often it was called to say so."""
+        processes = self._processes.get(settings.grader)
+        if processes is None:
+            function = _function(settings.grader, self._folder, self._passed_on)
+            processes = self._processes[settings.grader] = Processes(function)
+        tries = 0
+        while True:
+            tries += 1
+            reply = await processes.ask({"context": _context(subject)}, seconds)
+            said = reply if isinstance(reply, Failure) else _read(settings, reply["result"])
+            if isinstance(said, Measured) or tries > settings.retry_on_failure:
+                return said, tries
+
+    def close(self) -> None:
+        """End them."""
+        for one in self._processes.values():
+            one.close()
+
+
+def _function(grader: str, folder: Path, passed_on: tuple[str, ...]) -> Function:
+    top = grader.partition(":")[0].partition(".")[0]
+    return Function(grader, _home(folder, top), passed_on=passed_on, script=_FAR, walls=True)
+
+
+def _home(folder: Path, top: str) -> Path:
+    """The folder that a grader runs in: where its module lies, whatever link leads to it.
+
+    A candidate of a tuned agent links the modules that are named, and not what they need.
+    """
+    for entry in (folder / f"{top}.py", folder / top):
+        if entry.is_symlink():
+            return entry.resolve().parent
+    return folder.resolve()
+
+
+def _context(subject: Subject) -> Mapping[str, object]:
+    uses = [
+        {
+            "name": use.name,
+            "args": dict(use.arguments),
+            "result": use.result,
+            "bytes": len(use.result.encode("utf-8", "surrogatepass")),
+            "duration_ms": round(use.seconds * 1000),
+            "error": use.result if use.wrong else None,
+        }
+        for use in subject.uses
+    ]
+    return {
+        "turn_input": subject.input,
+        "agent_response": subject.response,
+        "ground_truth": subject.ground_truth,
+        "tool_invocations": uses,
+        "retrieval_context": list(subject.context) or None,
+        "turn_index": subject.index,
+        "test_case_name": subject.case_name,
+        "turn_config": dict(subject.turn_config),
+    }
+
+
+def _read(settings: CodeMetric, result: Mapping[str, Any]) -> Measured | Failure:
+    score: float = result["score"]
+    if not math.isfinite(score):
+        message = f"`{settings.grader}` returned {score}, which is no score"
+        return Failure("harness", "infrastructure", message)
+    within = min(1.0, max(0.0, score))
+    least = ENOUGH if settings.threshold is None else settings.threshold
+    passed: bool | None = result["passed"]
+    reason = one_line(result.get("reason") or "", LONGEST)
+    if within != score:
+        reason = f"it said {score:g}, which counts as {within:g}{': ' if reason else ''}{reason}"
+    details: Mapping[str, object] = result.get("details") or {}
+    return Measured(within, within >= least if passed is None else passed, reason, "", details)

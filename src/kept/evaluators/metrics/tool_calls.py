@@ -1,0 +1,248 @@
+"""Tools that an agent is expected to use in an exchange, and whether it did.
+
+A name is matched as a whole, unless an expectation says `match: contains`. Expressions are matched
+in a process apart where an argument could hold them up.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, cast
+
+from kept.core.exchange import ToolUse
+from kept.core.rollout import Failure
+from kept.core.words import count, one_line
+from kept.evaluators.scorers.bounded import Bounded, Patience
+from kept.evaluators.scorers.checks import Matches
+
+SHOWN = 100
+"""Characters of an argument that a reason quotes."""
+
+LONGEST = 200_000
+"""Characters of an argument that is looked at other than as a value."""
+
+PATIENCE = 5.0
+"""Seconds for all expressions of one exchange."""
+
+NEAR = 1e-9
+
+_SEPARATORS = re.compile(r"[,_\s]+")
+_FLAGS = re.compile(r"\(\?[aiLmsux]+\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Fuzzy:
+    """The same text or number, however it is written."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """An expression that the whole argument matches."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literally:
+    """The same value."""
+
+    value: object
+
+
+Matcher = Fuzzy | Regex | Literally
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTool:
+    """One expectation."""
+
+    name: str
+    args: Mapping[str, Matcher] = field(default_factory=dict[str, Matcher])
+    count: int = 1
+    """How often at least."""
+    match: Literal["exact", "contains"] = "exact"
+
+    def means(self, name: str) -> bool:
+        """Whether a tool of this name is meant."""
+        return self.name == name if self.match == "exact" else self.name in name
+
+
+class Use(NamedTuple):
+    """What became of one expectation."""
+
+    expected: ExpectedTool
+    at: int
+    """The first use that satisfies it; -1 where too few do."""
+    reason: str = ""
+
+    @property
+    def told(self) -> dict[str, object]:
+        """As a report has it."""
+        return {
+            "expected_tool": self.expected.name,
+            "args_asserted": {name: _told(one) for name, one in self.expected.args.items()},
+            "matched_call_index": self.at,
+            "unmatched_reason": self.reason or None,
+        }
+
+
+def read_expected(rows: Sequence[str | Mapping[str, Any]]) -> tuple[ExpectedTool, ...]:
+    """The expectations of a case: names, or mappings."""
+    return tuple(map(_read, rows))
+
+
+def _read(row: str | Mapping[str, Any]) -> ExpectedTool:
+    if isinstance(row, str):
+        return ExpectedTool(row)
+    args: Mapping[str, object] = row.get("args") or {}
+    return ExpectedTool(
+        row["name"],
+        {name: _matcher(value) for name, value in args.items()},
+        row.get("count") or 1,
+        row.get("match") or "exact",
+    )
+
+
+def _matcher(value: object) -> Matcher:
+    if isinstance(value, Mapping) and len(cast("Mapping[str, object]", value)) == 1:
+        ((kind, given),) = cast("Mapping[str, object]", value).items()
+        if kind == "fuzzy":
+            return Fuzzy(str(given))
+        if kind == "regex":
+            return Regex(str(given))
+    return Literally(cast("object", value))
+
+
+class Expecting:
+    """Holds what an agent used against what was expected."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._bounded = Bounded()
+        self._patience = patience
+
+    async def check(
+        self, expected: Sequence[ExpectedTool], uses: Sequence[ToolUse]
+    ) -> tuple[Use, ...] | Failure:
+        """What became of each expectation; each is held against all uses of the exchange."""
+        patience = Patience(self._patience)
+        found: list[Use] = []
+        for one in expected:
+            use = await self._look(one, uses, patience)
+            if isinstance(use, Failure):
+                return use
+            found.append(use)
+        return tuple(found)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._bounded.close()
+
+    async def _look(
+        self, expected: ExpectedTool, uses: Sequence[ToolUse], patience: Patience
+    ) -> Use | Failure:
+        hits: list[int] = []
+        why = f"`{expected.name}` was not used"
+        for at, use in enumerate(uses):
+            if not expected.means(use.name):
+                continue
+            wrong = await self._wrong(expected, use, patience)
+            if isinstance(wrong, Failure):
+                return wrong
+            if wrong is None:
+                hits.append(at)
+            else:
+                why = wrong
+        if len(hits) >= expected.count:
+            return Use(expected, hits[0])
+        if hits:
+            why = f"`{expected.name}` was used so {count(len(hits), 'time')}, not {expected.count}"
+        return Use(expected, -1, why)
+
+    async def _wrong(
+        self, expected: ExpectedTool, use: ToolUse, patience: Patience
+    ) -> str | Failure | None:
+        """What in a use is not as expected; None where nothing is."""
+        for name, matcher in expected.args.items():
+            if name not in use.arguments:
+                return f"`{use.name}` was used without `{name}`"
+            value = use.arguments[name]
+            held = await self._holds(matcher, value, patience)
+            if isinstance(held, Failure):
+                return held
+            if not held:
+                shown = one_line(str(value)[: 4 * SHOWN], SHOWN)
+                return f"`{use.name}` was used with `{name}` = `{shown}`, which was not expected"
+        return None
+
+    async def _holds(self, matcher: Matcher, value: object, patience: Patience) -> bool | Failure:
+        if isinstance(matcher, Literally):
+            return same(matcher.value, value)
+        text = str(value)
+        if len(text) > LONGEST:
+            return False
+        match matcher:
+            case Fuzzy():
+                return alike(matcher.text, text)
+            case Regex():
+                check = Matches(_whole(matcher.pattern), by_line=False)
+                if check.quick(text):
+                    return check.measure(text, "").broken is None
+                measured = await self._bounded.measure("regex", check, text, patience)
+                if not isinstance(measured, Failure):
+                    return measured.broken is None
+                # what an argument does to an expression is the doing of who wrote the argument
+                return False if measured.blame == "candidate" else measured
+
+
+def same(expected: object, value: object) -> bool:
+    """Whether two values of JSON are the same: 1 is 1.0, and no truth is a number."""
+    if isinstance(expected, Mapping) and isinstance(value, Mapping):
+        mine, other = cast("Mapping[str, object]", expected), cast("Mapping[str, object]", value)
+        return mine.keys() == other.keys() and all(same(mine[k], other[k]) for k in mine)
+    if isinstance(expected, list | tuple) and isinstance(value, list | tuple):
+        these, those = cast("Sequence[object]", expected), cast("Sequence[object]", value)
+        return len(these) == len(those) and all(map(same, these, those))
+    if isinstance(expected, bool) or isinstance(value, bool):
+        return expected is value
+    return expected == value
+
+
+def alike(expected: str, value: str) -> bool:
+    """Whether two texts say the same number, or else the same, however they are written."""
+    one, other = _bare(expected), _bare(value)
+    a, b = _number(one), _number(other)
+    if a is not None and b is not None:
+        return math.isclose(a, b, rel_tol=0.0, abs_tol=NEAR)
+    return one == other
+
+
+def _bare(text: str) -> str:
+    return _SEPARATORS.sub("", text.casefold())
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        return None
+    return value / 100 if text.endswith("%") else value
+
+
+def _whole(pattern: str) -> str:
+    """The same for a whole text; flags stay in front, where alone they may stand."""
+    flags = _FLAGS.match(pattern)
+    head = flags[0] if flags else ""
+    return rf"{head}\A(?:{pattern[len(head) :]}" + "\n" * ("x" in head) + r")\Z"
+
+
+def _told(matcher: Matcher) -> object:
+    match matcher:
+        case Literally():
+            return matcher.value
+        case Fuzzy():
+            return {"fuzzy": matcher.text}
+        case Regex():
+            return {"regex": matcher.pattern}

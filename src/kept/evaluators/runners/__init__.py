@@ -1,0 +1,1 @@
+"""Runners: each runs a candidate on one case."""

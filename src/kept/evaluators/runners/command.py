@@ -1,0 +1,108 @@
+"""A shell command as runner: it finds the candidate and the case in its environment.
+
+    KEPT_CANDIDATE    folder with the candidate's files
+    KEPT_CASE         JSON file with the case; absent in a run without cases
+    KEPT_OUTPUT       folder for what the scorer is to see
+
+A command may have one exit code that says that the network or the like failed: it is tried again,
+and no candidate is to blame. Only if the task names it: a candidate that runs could use it too.
+
+The execution is journalled as one call, so a run that was killed between running and scoring scores
+again without running again.
+"""
+
+import re
+import signal
+
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.ports import Scope
+from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.core.words import count
+from kept.sandbox.command import Command, Exit
+from kept.sandbox.workspace import MAX_OUTPUT, Output, Scratch
+
+_LIMITS = (signal.SIGXCPU, signal.SIGXFSZ)
+"""What ends a process that uses too many seconds, or writes too large a file."""
+
+_NOT_RUN = (126, 127)
+"""What a shell exits with when the command is not executable, or not there."""
+
+# env puts quotes round it, in some languages curly ones
+_NOT_THERE = re.compile(r"(?:/bin/sh|(?:/usr/bin/)?env): (?:(?:line )?\d+: )?\W?(.+?)\W?: ")
+"""How our own shell names what it cannot run; one that a candidate starts has another name."""
+
+
+class CommandRunner:
+    """Runs a command for every pair, in a scratch folder of its own."""
+
+    def __init__(
+        self,
+        command: Command,
+        scratch: Scratch,
+        max_output: int = MAX_OUTPUT,
+        retry_exit: int | None = None,
+    ) -> None:
+        self._command = command
+        self._scratch = scratch
+        self._max_output = max_output
+        self._retry_exit = retry_exit
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Run the command once."""
+        request = {"command": self._command.line, "job": list(job)}
+        return await scope.call(request, Rollout, lambda: self._execute(candidate, case))
+
+    async def close(self) -> None:
+        """Remove the scratch folder."""
+        self._scratch.close()
+
+    async def _execute(self, candidate: Candidate, case: Case) -> Rollout | Failure:
+        try:
+            with self._scratch.workspace(candidate, case) as workspace:
+                ended = await workspace.run(self._command)
+                failure = ended if isinstance(ended, Failure) else self._fault(ended)
+                if failure is not None:
+                    return failure
+                output = workspace.read_output(self._max_output)
+        except OSError as error:
+            message = f"cannot use the scratch folder: {error.strerror}"
+            return Failure("limit", "infrastructure", message)
+        assert isinstance(ended, Exit)
+        if isinstance(output, Failure):
+            return output
+        return Rollout(output=ended.stdout, files=output.files, trace=_trace(ended, output))
+
+    def _fault(self, ended: Exit) -> Failure | None:
+        """What is wrong with how it ended, and whose fault that is."""
+        if ended.ok:
+            return None
+        if ended.timed_out:
+            message = f"no end after {count(self._command.timeout, 'second')}"
+            return Failure("timeout", "candidate", message, ended.detail())
+        if ended.code in _NOT_RUN and self._names_what_is_missing(ended):
+            message = f"the shell cannot run `{self._command.line}` ({ended})"
+            return Failure("harness", "infrastructure", message, ended.detail())
+        if self._retry_exit is not None and ended.code == self._retry_exit:
+            message = f"the command asks to be tried again later ({ended})"
+            return Failure("network", "infrastructure", message, ended.detail())
+        if ended.signal in _LIMITS:
+            return Failure("limit", "candidate", str(ended), ended.detail())
+        return Failure("crash", "candidate", str(ended), ended.detail())
+
+    def _names_what_is_missing(self, ended: Exit) -> bool:
+        """Whether it is the command itself that cannot be run, and not something a candidate wants.
+
+        A candidate that is a script ends with 127, too, when its last line asks for what is not
+        there.
+        """
+        said = _NOT_THERE.match(ended.stderr.strip().rpartition("\n")[2])
+        return said is not None and said[1] in self._command.line
+
+
+def _trace(ended: Exit, output: Output) -> tuple[TraceItem, ...]:
+    said = (("stdout", ended.stdout), ("stderr", ended.stderr))
+    left = (("info", f"left out of the output: {what}") for what in output.skipped)
+    return tuple(TraceItem(role, text) for role, text in (*said, *left) if text)

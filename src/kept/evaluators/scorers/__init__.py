@@ -1,0 +1,1 @@
+"""Scorers: each turns a rollout into a score."""

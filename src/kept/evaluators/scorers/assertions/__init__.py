@@ -1,0 +1,1 @@
+"""Assertions on an answer, as promptfoo and agent.yaml write them."""

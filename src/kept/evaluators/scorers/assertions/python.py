@@ -1,0 +1,176 @@
+"""Python assertions: an expression, the body of a function, or a function of a file."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.parsing import parse_json
+from kept.core.rollout import Failure
+from kept.core.words import count, one_line
+from kept.evaluators.scorers.assertions.assertion import Assertion, Grade
+from kept.evaluators.scorers.assertions.deterministic import quoted
+from kept.evaluators.scorers.assertions.llm import Asked
+from kept.evaluators.scorers.function import Function
+from kept.sandbox.child import Child, ChildEnded
+from kept.sandbox.turns import Turns
+from kept.settings import processors
+
+FILE = "file://"
+DEFAULT = "get_assert"
+"""The function of a file that names none."""
+
+MOST_PROCESSES = 8
+"""At once; more only where there are as many processors. Functions may wait for a service."""
+
+_SHOWN = 500
+_TARGET = "kept.evaluators.workers.assertion_main:grade"
+
+
+class PythonAssertions:
+    """The processes that they run in, started when needed and used again."""
+
+    def __init__(self, folder: Path, timeout: float, passed_on: tuple[str, ...]) -> None:
+        self._folder = folder.resolve()
+        self._far = Function(_TARGET, Path(__file__).parents[4], timeout, passed_on)
+        self._idle: list[Child] = []
+        self._turns = Turns(max(MOST_PROCESSES, processors()))
+
+    async def grade(self, one: Assertion, asked: Asked) -> Grade | Failure:
+        """What it says of an output."""
+        try:
+            async with self._turns.take():
+                child = self._idle.pop() if self._idle else await self._start()
+                answer = await child.ask(self._request(one, asked), self._far.timeout)
+                self._idle.append(child)
+            reply = parse_json(answer, unique_keys=True)
+        except ChildEnded as error:
+            return Failure("harness", "infrastructure", f"its process {error}", error.detail)
+        except TimeoutError:
+            message = f"it did not answer within {count(self._far.timeout, 'second')}"
+            return Failure("harness", "infrastructure", message)
+        except OSError as error:
+            message = f"cannot start a process for it: {error.strerror}"
+            return Failure("limit", "infrastructure", message)
+        except ValueError as error:
+            message = f"what it returned cannot be used: {error}"
+            return Failure("harness", "infrastructure", message)
+        if "error" in reply:
+            message = f"what it returned cannot be read: {reply['error']}"
+            return Failure("harness", "infrastructure", message, reply["detail"])
+        return _grade(one, asked.rollout.output, reply["result"])
+
+    def close(self) -> None:
+        """End the processes."""
+        while self._idle:
+            self._idle.pop().end()
+
+    async def _start(self) -> Child:
+        child = self._far.start()
+        hello: dict[str, Any] = json.loads(await child.ask(None, self._far.timeout))
+        if "problem" in hello:
+            child.end()
+            raise ChildEnded(f"cannot begin: {hello['problem']}")
+        return child
+
+    def _request(self, one: Assertion, asked: Asked) -> bytes:
+        value = str(one.value)
+        file, function = file_of(value)
+        said = [item.text for item in asked.rollout.trace if item.role in ("system", "user")]
+        given = {
+            "folder": str(self._folder),
+            "code": "" if file else function_of(value),
+            "file": str(self._folder / file) if file else "",
+            "function": function,
+            "output": asked.rollout.output,
+            "context": {
+                "vars": asked.given,
+                "prompt": "\n\n".join(said),
+                "config": dict(one.config),
+                "test": {"vars": asked.given},
+                "metadata": {},
+            },
+        }
+        return json.dumps({"case": given}, default=repr).encode() + b"\n"
+
+
+def file_of(value: str) -> tuple[str, str]:
+    """The file and the function that a value names; no file where it is Python itself."""
+    if not value.startswith(FILE):
+        return "", "main"
+    file, _, function = value.removeprefix(FILE).partition(".py:")
+    return (f"{file}.py", function) if function else (file, DEFAULT)
+
+
+def function_of(code: str) -> str:
+    """The source of a function `main(output, context)` that an inline assertion stands for."""
+    lines = code.strip("\n").split("\n")
+    if len(lines) == 1:
+        return f"def main(output, context):\n    return ({code.strip()}\n    )\n"
+    wide = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    body = "\n".join(f"    {line[wide:]}" for line in lines)
+    return f"def main(output, context):\n{body}\n"
+
+
+def _grade(one: Assertion, output: str, result: dict[str, Any]) -> Grade | Failure:
+    if "unloaded" in result:
+        message = f"it cannot be loaded: {result['unloaded']}"
+        return Failure("harness", "infrastructure", message)
+    if "raised" in result:
+        # as promptfoo has it: what trips over an output does not hold of it
+        return Grade(False, 0.0, f"it raised {result['raised']}")
+    said: object = result["said"]
+    if isinstance(said, str):
+        said = _read(said)
+    reason = ""
+    if isinstance(said, dict):
+        told = cast("dict[str, Any]", said)
+        reason = one_line(str(told.get("reason") or ""), _SHOWN)
+        passed = told.get("pass", told.get("pass_"))
+        score = told.get("score", float(bool(passed)))
+        known = isinstance(passed, bool) and isinstance(score, int | float)
+        if not known or not _finite(score):
+            return _odd(told)
+        if one.threshold is not None and score < one.threshold:
+            passed = False
+            reason = reason or f"{score:g}, {one.threshold:g} needed"
+        return _settled(one, output, bool(passed), float(score), reason)
+    if isinstance(said, bool):
+        return _settled(one, output, said, None)
+    if isinstance(said, int | float) and _finite(said):
+        passed = said > 0 if one.threshold is None else said >= one.threshold
+        return _settled(one, output, passed, float(said))
+    return _odd(said)
+
+
+def _settled(
+    one: Assertion, output: str, passed: bool, score: float | None, reason: str = ""
+) -> Grade:
+    held = passed != one.negated
+    if score is None:
+        value = float(held)
+    else:
+        value = min(1.0, max(0.0, score))
+        if value != score:
+            counts = f"it said {score:g}, which counts as {value:g}"
+            reason = f"{counts}: {reason}" if reason else counts
+        value = 1.0 - value if one.negated else value
+    if not held and not reason:
+        # not the code, which may hold the answer
+        reason = f"it is {'true' if passed else 'false'} of the output {quoted(output)}"
+    return Grade(held, value, reason)
+
+
+def _finite(value: float) -> bool:
+    return value == value and abs(value) != float("inf")
+
+
+def _read(text: str) -> object:
+    try:
+        return parse_json(text.strip() if text.startswith("{") else text.strip().lower())
+    except ValueError:
+        return text
+
+
+def _odd(said: object) -> Failure:
+    message = f"it returned {said!r:.80}, where true, false, a number or a mapping was expected"
+    return Failure("harness", "infrastructure", message)

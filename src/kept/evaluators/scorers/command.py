@@ -1,0 +1,164 @@
+"""A shell command as scorer: it reads what the runner left and prints one JSON object.
+
+It finds the same variables as the runner's command, in a fresh folder. A scorer is part of the
+harness: when it fails, no candidate is to blame.
+"""
+
+import json
+from dataclasses import dataclass
+from math import inf
+from typing import cast, get_args
+
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.objective import countable, no_value
+from kept.core.parsing import DuplicateKey, ParseLimit
+from kept.core.ports import Scope
+from kept.core.rollout import Failure, Job, Rollout
+from kept.core.score import Finding, Score, Severity, usable
+from kept.core.words import count
+from kept.evaluators.scorers.printed import printed_objects
+from kept.sandbox.command import MAX_TEXT, MIB, Command
+from kept.sandbox.workspace import Scratch
+
+_SEVERITIES: tuple[str, ...] = get_args(Severity)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Where the measures stand in what a scorer prints."""
+
+    score: str | None = None
+    """Path of what becomes the primary metric; None where that has its own name."""
+    metrics: str = "metrics"
+    """Path of an object with further measures."""
+    metric: str = "score"
+    """Name of the primary metric."""
+
+
+class CommandScorer:
+    """Runs a command for every rollout."""
+
+    def __init__(self, command: Command, scratch: Scratch, fields: Fields | None = None) -> None:
+        self._command = command
+        self._scratch = scratch
+        self._fields = fields or Fields()
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """Run the command once and read what it prints."""
+        try:
+            with self._scratch.workspace(candidate, case, rollout.files) as workspace:
+                ended = await workspace.run(self._command)
+        except OSError as error:
+            message = f"cannot use the scratch folder: {error.strerror}"
+            return Failure("limit", "infrastructure", message)
+        if isinstance(ended, Failure):
+            return ended
+        if ended.timed_out:
+            message = f"the scorer did not end within {count(self._command.timeout, 'second')}"
+            return Failure("harness", "infrastructure", message, ended.detail())
+        if not ended.ok:
+            message = f"the scorer failed: {ended}"
+            return Failure("harness", "infrastructure", message, ended.detail())
+        try:
+            printed = printed_objects(ended.stdout, cut=ended.cut)
+        except (DuplicateKey, ParseLimit) as error:
+            message = f"the scorer printed JSON that cannot be used: {error}"
+            return Failure("harness", "infrastructure", message, ended.detail())
+        if len(printed) > 1:
+            message = f"the scorer printed {len(printed)} JSON objects, where one was expected"
+            return Failure("harness", "infrastructure", message, ended.detail())
+        if not printed:
+            much = f", the end of more than {MAX_TEXT // MIB} MiB" if ended.cut else ""
+            said = f"{ended.stdout.strip()[-200:]!r}{much}"
+            message = f"the scorer printed no JSON object but {said}"
+            return Failure("harness", "infrastructure", message, ended.detail())
+        return read_score(printed[0], rollout, self._fields)
+
+    async def close(self) -> None:
+        """Nothing to do: who made the scratch folder removes it."""
+
+
+def read_score(
+    printed: dict[str, object], rollout: Rollout, fields: Fields | None = None
+) -> Score | Failure:
+    """The measures and findings of what a scorer printed.
+
+    Numbers stand at the top or in an object `metrics`; where both have a name, the top one counts.
+    """
+    fields = fields or Fields()
+    nested = _at(printed, fields.metrics, {})
+    if not isinstance(nested, dict):
+        return _strange(f"`{fields.metrics}` is {nested!r:.80}, not an object")
+    flat = {name: value for name, value in printed.items() if isinstance(value, int | float)}
+    inner = cast("dict[str, object]", nested)
+    found = {**inner, **flat}
+    if fields.score is None and fields.metric in printed:
+        # said by name below, where a text at the top is otherwise just a remark
+        found[fields.metric] = printed[fields.metric]
+    if fields.score is not None:
+        found[fields.metric] = _at(printed, fields.score, None)
+        if found[fields.metric] is None:
+            return _strange(f"there is no `{fields.score}` in {json.dumps(printed)[:200]}")
+    metrics = dict(rollout.metrics)
+    for name, value in found.items():
+        if not isinstance(value, int | float):
+            place = f"{fields.metrics}.{name}" if name in inner and inner[name] is value else name
+            return _strange(f"`{place}` is {value!r:.80}, not a number")
+        metrics[name] = _number(value)
+        if name == fields.metric and not countable(metrics[name]):
+            # what a loss that diverged is: the scorer works, and what it measured has no value
+            return Failure("parse", "candidate", no_value(name, value))
+    findings = _findings(printed.get("findings", []))
+    return findings if isinstance(findings, Failure) else usable(Score(metrics, findings))
+
+
+def _at(printed: dict[str, object], path: str, otherwise: object) -> object:
+    """What stands at a dotted path."""
+    first, _, rest = path.partition(".")
+    value = printed.get(first, otherwise)
+    if not rest:
+        return value
+    return (
+        _at(cast("dict[str, object]", value), rest, otherwise)
+        if isinstance(value, dict)
+        else otherwise
+    )
+
+
+def _number(value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return inf
+
+
+def _findings(given: object) -> tuple[Finding, ...] | Failure:
+    if not isinstance(given, list):
+        return _strange(f"`findings` is {given!r:.80}, not a list")
+    found: list[Finding] = []
+    for item in cast("list[object]", given):
+        finding = _finding(item)
+        if finding is None:
+            wanted = f"a text, or text and severity ({', '.join(_SEVERITIES)})"
+            return _strange(f"a finding is {item!r:.80}, not {wanted}")
+        found.append(finding)
+    return tuple(found)
+
+
+def _finding(item: object) -> Finding | None:
+    if isinstance(item, str):
+        return Finding(item)
+    if not isinstance(item, dict):
+        return None
+    row = cast("dict[str, object]", item)
+    text, severity = row.get("text"), row.get("severity", "medium")
+    if not isinstance(text, str) or severity not in _SEVERITIES:
+        return None
+    return Finding(text, cast("Severity", severity))
+
+
+def _strange(what: str) -> Failure:
+    return Failure("harness", "infrastructure", f"the scorer printed something strange: {what}")

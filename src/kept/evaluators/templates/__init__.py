@@ -1,0 +1,1 @@
+"""Templates in the language of Nunjucks, with bounds on their work."""

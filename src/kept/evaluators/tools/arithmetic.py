@@ -1,0 +1,134 @@
+"""A tool that works out one expression of numbers exactly as Python would, and nothing else."""
+
+import ast
+import math
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kept.core.model import ToolOffer
+from kept.core.ports import Scope
+from kept.core.rollout import Failure
+from kept.core.tool import ToolAnswer
+from kept.evaluators.tools.using import journalled
+from kept.models.structured_output import problem_with
+
+Number = int | float
+
+MOST_LETTERS = 1_000
+MOST_BITS = 4_096
+"""Of a whole number: a power of a power would take all memory there is."""
+MOST_PLACES = 400
+"""To round to, either way: whole numbers are rounded by a power of ten of so many digits."""
+
+_ABOUT = "Work out one arithmetic expression, as in (3 + 4) * 2 ** 5 or sqrt(2) / round(2.5)."
+_SCHEMA: Mapping[str, object] = {
+    "type": "object",
+    "properties": {"expression": {"type": "string", "maxLength": MOST_LETTERS}},
+    "required": ["expression"],
+    "additionalProperties": False,
+}
+
+
+def _rounded(number: Number, places: int | None = None) -> Number:
+    if places is not None and abs(places) > MOST_PLACES:
+        raise NoNumber(f"a number is rounded to at most {MOST_PLACES} places")
+    return round(number, places)
+
+
+_BINARY: Mapping[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+}
+_FUNCTIONS: Mapping[str, Any] = {
+    "abs": abs,
+    "ceil": math.ceil,
+    "cos": math.cos,
+    "exp": math.exp,
+    "floor": math.floor,
+    "log": math.log,
+    "max": max,
+    "min": min,
+    "round": _rounded,
+    "sin": math.sin,
+    "sqrt": math.sqrt,
+    "tan": math.tan,
+}
+_NAMES: Mapping[str, Number] = {"e": math.e, "pi": math.pi}
+
+
+class NoNumber(ValueError):
+    """An expression that comes to nothing; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArithmeticTool:
+    """Works expressions out."""
+
+    about: str = ""
+    """What a model is told of it; empty for the usual."""
+
+    @property
+    def offer(self) -> ToolOffer:
+        """What a model is told of it."""
+        return ToolOffer("arithmetic", self.about or _ABOUT, _SCHEMA)
+
+    async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
+        """Work one out."""
+
+        async def do() -> ToolAnswer | Failure:
+            if wrong := problem_with(dict(arguments), _SCHEMA):
+                return ToolAnswer(f"the arguments are wrong, {wrong}", wrong=True)
+            try:
+                return ToolAnswer(str(worked_out(str(arguments["expression"]))))
+            except NoNumber as error:
+                return ToolAnswer(str(error), wrong=True)
+
+        return await journalled(scope, {"tool": "arithmetic", "arguments": dict(arguments)}, do)
+
+
+def worked_out(expression: str) -> Number:
+    """What an expression comes to; raises `NoNumber`."""
+    try:
+        found = _value(ast.parse(expression.strip(), mode="eval").body)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise NoNumber(f"`{expression[:100]}` is no expression") from error
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise NoNumber(f"`{expression[:100]}` cannot be worked out: {error}") from error
+    if isinstance(found, complex):
+        raise NoNumber(f"`{expression[:100]}` has no real value")
+    return found
+
+
+def _value(node: ast.expr) -> Number:
+    match node:
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            return value
+        case ast.Name(id=name) if name in _NAMES:
+            return _NAMES[name]
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return -_value(inner)
+        case ast.UnaryOp(op=ast.UAdd(), operand=inner):
+            return _value(inner)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _both(type(op), _value(left), _value(right))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*map(_value, args))
+        case _:
+            raise NoNumber(f"only numbers, + - * / // % ** and {', '.join(_FUNCTIONS)} are known")
+
+
+def _both(op: type[ast.operator], left: Number, right: Number) -> Number:
+    whole = isinstance(left, int) and isinstance(right, int)
+    if op is ast.Pow and whole and right > 0 and int(left).bit_length() * right > MOST_BITS:
+        raise NoNumber(f"{left} ** {right} is too large")
+    found: Number = getattr(operator, _BINARY[op])(left, right)
+    if isinstance(found, int) and found.bit_length() > MOST_BITS:
+        raise NoNumber("the number becomes too large")
+    return found

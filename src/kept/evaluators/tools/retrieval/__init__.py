@@ -1,0 +1,1 @@
+"""Search in documents, by words and by vectors."""

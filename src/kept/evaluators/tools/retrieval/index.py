@@ -1,0 +1,262 @@
+"""One index: taken in once for what it is made of, searched as often as anybody asks.
+
+Whatever it was made of is hashed when it is first asked for; the run goes on with that, whatever
+becomes of the files meanwhile. Nothing is embedded before the first query.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
+
+from kept.core.embedding import Embedded
+from kept.core.ports import Embedder
+from kept.core.rollout import FREE, Failure, Usage
+from kept.engine.threads import call_apart
+from kept.errors import SetupError
+from kept.evaluators.tools.retrieval.cache import IndexCache, Stored
+from kept.evaluators.tools.retrieval.chunking import Chunk
+from kept.evaluators.tools.retrieval.config import Ingestion, Looking
+from kept.evaluators.tools.retrieval.qdrant import Away
+from kept.evaluators.tools.retrieval.ranking import Scores, Words, chosen, fused, shares
+from kept.evaluators.tools.retrieval.reading import chunks_of, digest_of
+from kept.evaluators.tools.retrieval.vectors import (
+    MatrixVectors,
+    VectorBase,
+    Vectors,
+    packed,
+    unpacked,
+)
+
+VERSION = 1
+"""Of how sources are cut and kept: another one makes every index anew."""
+
+LOOKED_AT = 100
+"""Nearest passages that have a rank at least, where rankings are put together."""
+
+PAUSE = 0.05
+"""Seconds before we look again whether another process has made the index."""
+
+
+class Passage(NamedTuple):
+    """A chunk that was found, and how well it answers: of 1, by the way it was looked for."""
+
+    chunk: Chunk
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a query brought."""
+
+    passages: tuple[Passage, ...]
+    usage: Usage = FREE
+
+
+class Index:
+    """The passages of one source; `embedder` is None where they are searched by words alone."""
+
+    def __init__(
+        self,
+        how: Ingestion,
+        embedder: Embedder | None,
+        cache: IndexCache,
+        base: VectorBase | None = None,
+        *,
+        force: bool = False,
+    ) -> None:
+        """With `force`, what is kept is not looked at, and all is taken in anew."""
+        self._how = how
+        self._embedder = embedder
+        self._cache = cache
+        self._base = base
+        self._force = force
+        self._reading = asyncio.Lock()
+        self._opening = asyncio.Lock()
+        self._stored: Stored | None = None
+        self._vectors: Vectors | None = None
+        self._words: Words | None = None
+        self._counted = False
+        self._attempts: int = 0
+        self._failed: Failure | None = None
+        self.key = ""
+        """A hash of all that it was made of; empty before it was read."""
+
+    async def read(self) -> Failure | None:
+        """Find out what it is made of, and whether it is kept already. Embeds nothing."""
+        async with self._reading:
+            if self._stored is None:
+                try:
+                    self.key, self._stored = await call_apart(self._read)
+                except SetupError as error:
+                    return _broken(error)
+        return None
+
+    def _read(self) -> tuple[str, Stored]:
+        digest = digest_of(self._how.source)
+        key = _key(self._how, digest, self._embedder)
+        kept = None if self._force else self._cache.get(key)
+        if kept is not None:
+            return key, kept
+        chunks = chunks_of(self._how)
+        if digest_of(self._how.source) != digest:
+            raise SetupError(f"{self._how.source} changed while it was read")
+        if self._embedder is None:
+            self._cache.put(key, Stored(chunks))
+        return key, Stored(chunks)
+
+    def worst_usd(self, query: str, how: Looking) -> float | None:
+        """The most that a query can cost: with taking the source in, until somebody has."""
+        if self._embedder is None or not _semantic(how):
+            return 0.0
+        texts = [query]
+        if self._vectors is None and not (self._stored and self._stored.vectors):
+            texts += [chunk.whole for chunk in self._chunks]
+        return self._embedder.worst_usd(texts)
+
+    async def search(self, query: str, how: Looking) -> Found | Failure:
+        """The passages that answer a query, the best first."""
+        failure = await self.read()
+        if failure is not None:
+            return failure
+        try:
+            return await self._search(query, how)
+        except SetupError as error:
+            return _broken(error)
+        except Away as error:
+            return error.failure
+
+    @property
+    def _chunks(self) -> tuple[Chunk, ...]:
+        return self._stored.chunks if self._stored else ()
+
+    async def _search(self, query: str, how: Looking) -> Found | Failure:
+        near: Scores = {}
+        usage = FREE
+        if _semantic(how):
+            opened = await self._open()
+            if isinstance(opened, Failure):
+                return opened
+            found = await self._near(query, how)
+            if isinstance(found, Failure):
+                return replace(found, usage=found.usage + opened)
+            near, usage = found[0], found[1] + opened
+        scores = near if how.mode == "semantic" else await self._by_words(query, how, near)
+        passages = tuple(Passage(self._chunks[n], score) for n, score in chosen(scores, how))
+        return Found(passages, usage)
+
+    async def _by_words(self, query: str, how: Looking, near: Scores) -> Scores:
+        words = await self._counted_words()
+        if how.mode == "keyword":
+            return shares(words.keyword(query))
+        if how.mode == "exact":
+            return shares(words.exact(query))
+        parts = (
+            (how.semantic_weight, near),
+            (how.keyword_weight, words.keyword(query)),
+            (how.exact_weight, words.exact(query)),
+        )
+        return fused(parts, how.rrf_k)
+
+    async def _near(self, query: str, how: Looking) -> tuple[Scores, Usage] | Failure:
+        assert self._embedder is not None and self._vectors is not None
+        asked = await self._embedder.embed([query])
+        if isinstance(asked, Failure):
+            return asked
+        count = how.top_k if how.mode == "semantic" else max(LOOKED_AT, how.top_k)
+        return await self._vectors.nearest(asked.vectors[0], count), asked.usage
+
+    async def _counted_words(self) -> Words:
+        async with self._reading:
+            if self._words is None:
+                self._words = Words([chunk.whole for chunk in self._chunks])
+            if not self._counted:
+                await call_apart(self._words.open)
+                self._counted = True
+        return self._words
+
+    async def _open(self) -> Usage | Failure:
+        """Have the vectors at hand; what that used, told to the one who had to wait for it.
+
+        Those who wait while it fails are told of the same failure; who comes later tries again.
+        """
+        attempt = self._attempts
+        async with self._opening:
+            if self._vectors is not None:
+                return FREE
+            if self._failed is not None and self._attempts != attempt:
+                return replace(self._failed, usage=FREE)
+            try:
+                opened = await self._opened()
+            except (SetupError, Away) as error:
+                opened = _broken(error) if isinstance(error, SetupError) else error.failure
+            self._attempts += 1
+            self._failed = opened if isinstance(opened, Failure) else None
+            return opened
+
+    async def _opened(self) -> Usage | Failure:
+        """By what is kept, by what another process keeps meanwhile, or by embedding it now."""
+        while True:
+            if not self._force and await self._at_hand():
+                return FREE
+            with self._cache.trying(self.key) as alone:
+                if alone:
+                    # another one may have just ended
+                    if not self._force and await self._at_hand():
+                        return FREE
+                    return await self._embed()
+            await asyncio.sleep(PAUSE)
+
+    async def _at_hand(self) -> bool:
+        if self._base is not None:
+            self._vectors = await self._base.vectors(self.key, len(self._chunks))
+        else:
+            stored = self._stored
+            if stored is None or not stored.vectors:
+                stored = await call_apart(self._cache.get, self.key)
+            rows = unpacked(stored.vectors, len(stored.chunks)) if stored else None
+            self._vectors = None if rows is None else MatrixVectors(rows)
+        return self._vectors is not None
+
+    async def _embed(self) -> Usage | Failure:
+        if self._embedder is None:
+            raise SetupError("a search by meaning needs an embedding provider")
+        texts = [chunk.whole for chunk in self._chunks]
+        embedded = await self._embedder.embed(texts)
+        if isinstance(embedded, Failure):
+            # no other query would mend it
+            return replace(embedded, blame="infrastructure", tried=True)
+        await self._keep(embedded, texts)
+        self._force = False
+        return embedded.usage
+
+    async def _keep(self, embedded: Embedded, texts: Sequence[str]) -> None:
+        rows = embedded.vectors
+        if self._base is not None:
+            await self._base.keep(self.key, rows, texts)
+            self._vectors = await self._base.vectors(self.key, len(rows))
+            stored = Stored(self._chunks)
+        else:
+            self._vectors = MatrixVectors(rows)
+            stored = Stored(self._chunks, packed(rows))
+        await call_apart(self._cache.put, self.key, stored)
+
+
+def _semantic(how: Looking) -> bool:
+    return how.mode == "semantic" or (how.mode == "hybrid" and how.semantic_weight > 0)
+
+
+def _key(how: Ingestion, digest: str, embedder: Embedder | None) -> str:
+    made_of = asdict(how)
+    # where a source lies says nothing of it, and the secret of a database nothing of what it has
+    del made_of["source"]
+    made_of["database"]["options"].pop("api_key", None)
+    whole = {"version": VERSION, "of": digest, "by": embedder and embedder.known_by, **made_of}
+    text = json.dumps(whole, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _broken(error: SetupError) -> Failure:
+    return Failure("harness", "infrastructure", str(error), tried=True)

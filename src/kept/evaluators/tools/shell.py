@@ -1,0 +1,199 @@
+"""A shell in a workspace that lives as long as an episode.
+
+Each command runs in the sandbox, without the network, on the files that earlier ones left. What a
+command changed is journalled with what it printed: a resume makes the same changes again, and runs
+nothing twice.
+"""
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kept.core.artifact import Candidate
+from kept.core.case import IMPLICIT_CASE
+from kept.core.model import ToolOffer
+from kept.core.ports import Scope
+from kept.core.rollout import Failure
+from kept.core.tool import ToolAnswer
+from kept.errors import SetupError
+from kept.evaluators.tools.python_code import exit_text
+from kept.evaluators.tools.using import journalled
+from kept.models.structured_output import problem_with
+from kept.sandbox.capabilities import abilities
+from kept.sandbox.command import Command, Exit, Limits, View
+from kept.sandbox.workspace import Scratch, Workspace
+from kept.store.files import write_below
+
+SECONDS = 120.0
+"""For one command."""
+
+MOST_CHANGED_BYTES = 32 * 1024 * 1024
+"""Bytes that one command may change: they are journalled."""
+
+UNTRACKED = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
+"""Folders that tools fill by themselves: a resume does without what is in them."""
+
+_NO_CANDIDATE = Candidate({})
+_SCHEMA: Mapping[str, object] = {
+    "type": "object",
+    "properties": {"command": {"type": "string", "description": "one command line of bash"}},
+    "required": ["command"],
+    "additionalProperties": False,
+}
+_ABOUT = (
+    "Run a bash command. Every call starts in the workspace, in a new shell: files stay, variables "
+    "and folders that were changed into do not. There is no network."
+)
+
+Marks = dict[str, tuple[int, ...]]
+"""By path, what changes whenever a file does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellSettings:
+    """What a command may see and use."""
+
+    hidden: tuple[Path, ...] = ()
+    """What no command may read: data with the answers."""
+    seen: tuple[Path, ...] = ()
+    """Folders that a command needs: programs, an environment of Python."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    limits: Limits = field(default_factory=Limits)
+    seconds: float = SECONDS
+
+
+class EpisodeWorkspace:
+    """A folder with files, open until it is closed, in which commands run."""
+
+    def __init__(self, scratch: Scratch, settings: ShellSettings) -> None:
+        self.settings = settings
+        self._scratch = scratch
+        self._open = ExitStack()
+        self._workspace: Workspace | None = None
+        self._marks: Marks = {}
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        assert self._workspace is not None, "it is open"
+        return self._workspace.output
+
+    async def open(self, source: Path | Mapping[str, bytes]) -> None:
+        """Make it, with a copy of a folder or with some files; a `SetupError` without a sandbox."""
+        self.check()
+        files = None if isinstance(source, Path) else source
+        made = self._scratch.workspace(_NO_CANDIDATE, IMPLICIT_CASE, files)
+        self._workspace = self._open.enter_context(made)
+        if isinstance(source, Path):
+            await asyncio.to_thread(
+                shutil.copytree, source, self.folder, symlinks=True, dirs_exist_ok=True
+            )
+        self._marks = _marks_of(self.folder)
+
+    def check(self) -> None:
+        """Raise a `SetupError` where nothing would hold a command."""
+        if not (able := abilities()).walls:
+            hint = "install bubblewrap"
+            raise SetupError(
+                f"there is no sandbox for commands of a model: {able.why_not}", hint=hint
+            )
+
+    async def run(self, line: str, seconds: float | None = None) -> Exit | Failure:
+        """Run a line of bash in it."""
+        assert self._workspace is not None, "it is open"
+        settings = self.settings
+        view = View(Path("/"), hidden=settings.hidden, seen=settings.seen, bare=True)
+        command = Command(
+            'cd "$KEPT_OUTPUT" && unset KEPT_CANDIDATE && exec bash -c "$KEPT_LINE"',
+            Path("/"),
+            settings.seconds if seconds is None else seconds,
+            env={**settings.env, "KEPT_LINE": line},
+            limits=settings.limits,
+            view=view,
+        )
+        return await self._workspace.run(command)
+
+    def changes(self) -> dict[str, bytes | None]:
+        """Files that changed since the last look, by path; None for what is gone."""
+        before, self._marks = self._marks, _marks_of(self.folder)
+        found: dict[str, bytes | None] = dict.fromkeys(before.keys() - self._marks.keys())
+        for path, mark in self._marks.items():
+            if before.get(path) != mark and stat.S_ISREG(mark[0]):
+                found[path] = (self.folder / path).read_bytes()
+        return found
+
+    def apply(self, changes: Mapping[str, bytes | None]) -> None:
+        """Make changes that were journalled."""
+        for path, data in changes.items():
+            if data is None:
+                (self.folder / path).unlink(missing_ok=True)
+        write_below(self.folder, {path: d for path, d in changes.items() if d is not None})
+        self._marks = _marks_of(self.folder)
+
+    def close(self) -> None:
+        """Remove it."""
+        self._open.close()
+        self._workspace = None
+
+
+@dataclass(slots=True)
+class ShellTool:
+    """The shell of one episode."""
+
+    workspace: EpisodeWorkspace
+    about: str = ""
+    """What a model is told of it; empty for the usual."""
+    keeps_state: bool = True
+    """True for a tool whose uses build on one another."""
+
+    @property
+    def offer(self) -> ToolOffer:
+        """What a model is told of it."""
+        return ToolOffer("bash", self.about or _ABOUT, _SCHEMA)
+
+    async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
+        """Run a command once; in a resume, make the changes that it made."""
+        ran = False
+
+        async def do() -> ToolAnswer | Failure:
+            nonlocal ran
+            ran = True
+            return await self._run(arguments)
+
+        request = {"tool": self.offer.name, "arguments": dict(arguments)}
+        answer = await journalled(scope, request, do)
+        if isinstance(answer, ToolAnswer) and not ran:
+            self.workspace.apply(answer.changes)
+        return answer
+
+    async def _run(self, arguments: Mapping[str, object]) -> ToolAnswer | Failure:
+        if wrong := problem_with(dict(arguments), _SCHEMA):
+            return ToolAnswer(f"the arguments are wrong, {wrong}", wrong=True)
+        ended = await self.workspace.run(str(arguments["command"]))
+        if isinstance(ended, Failure):
+            return ended
+        changes = self.workspace.changes()
+        size = sum(len(data) for data in changes.values() if data is not None)
+        if size > MOST_CHANGED_BYTES:
+            most = MOST_CHANGED_BYTES // 2**20
+            return Failure("limit", "candidate", f"a command changed more than {most} MiB of files")
+        text = exit_text(ended, self.workspace.settings.seconds)
+        return ToolAnswer(text, wrong=not ended.ok, changes=changes)
+
+
+def _marks_of(folder: Path) -> Marks:
+    found: Marks = {}
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in UNTRACKED]
+        for name in names:
+            path = Path(place, name)
+            told = path.lstat()
+            # the time of the last change of anything: a program can set that of the content
+            mark = (told.st_mode, told.st_size, told.st_mtime_ns, told.st_ctime_ns, told.st_ino)
+            found[path.relative_to(folder).as_posix()] = mark
+    return found

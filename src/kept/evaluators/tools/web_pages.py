@@ -1,0 +1,144 @@
+"""Web pages by their address: from a local folder, and from the network where that is allowed.
+
+A page of `https://host/a/b` lies at `host/a/b` below the folder, or there with `.html`, `.htm`,
+`.txt` or `.md` behind it; that is where `wget --force-directories --adjust-extension` puts it.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urlsplit
+from urllib.request import Request, urlopen
+
+from kept.core.ports import Scope
+from kept.core.rollout import Failure
+from kept.core.tool import ToolAnswer
+from kept.evaluators.tools.using import journalled
+
+MOST_BYTES = 4_000_000
+"""Of a page; the rest is not read."""
+
+SECONDS = 20.0
+"""For the network to answer."""
+
+ENDINGS = ("", ".html", ".htm", ".txt", ".md", "/index.html")
+
+_HIDDEN = ("script", "style", "noscript", "template", "svg", "head")
+_MARKUP = re.compile(r"<(?:!doctype|html|head|body|div|p|table|span)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Where pages are looked for."""
+
+    folder: Path | None = None
+    network: bool = False
+    """Whether an address is asked for a page that the folder has not got."""
+
+    def stored(self, url: str) -> Path | None:
+        """The file of a page; None where the folder has none."""
+        if self.folder is None:
+            return None
+        base = self.folder.resolve()
+        for name in _names(url):
+            try:
+                place = (base / name).resolve()
+                if place.is_relative_to(base) and place.is_file():
+                    return place
+            except (OSError, ValueError):
+                continue  # no name of a file
+        return None
+
+    async def page(self, scope: Scope, url: str) -> ToolAnswer | Failure:
+        """The text of a page, or `wrong` and why there is none; journalled."""
+
+        async def do() -> ToolAnswer | Failure:
+            place = self.stored(url)
+            if place is not None:
+                return ToolAnswer(page_text(read_page(place)))
+            if not self.network:
+                return ToolAnswer(f"there is no page of {url}", wrong=True)
+            return await asyncio.to_thread(_fetched, url)
+
+        return await journalled(scope, {"page": url}, do)
+
+
+def read_page(place: Path) -> str:
+    """The text of a file with a page, as it stands there."""
+    with place.open("rb") as file:
+        return file.read(MOST_BYTES).decode("utf-8", "replace")
+
+
+def page_text(source: str) -> str:
+    """The words of a page without its markup."""
+    if not _MARKUP.search(source[:20_000]):
+        return source.strip()
+    parser = _Words()
+    parser.feed(source)
+    parser.close()
+    lines = (" ".join(line.split()) for line in "".join(parser.parts).split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+class _Words(HTMLParser):
+    """Gathers what a reader of a page sees; what is no running text begins a line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "body":
+            self._hidden = 0  # a head need not be closed
+        elif tag in _HIDDEN:
+            self._hidden += 1
+        elif tag not in ("a", "b", "i", "em", "strong", "span", "sup", "sub", "code"):
+            self.parts.append("\n" if tag not in ("td", "th") else " | ")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _HIDDEN:
+            self._hidden = max(0, self._hidden - 1)
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.parts.append(re.sub(r"\s+", " ", data))
+
+
+def _names(url: str) -> Iterator[str]:
+    """Paths below the folder under which a page may lie, the likeliest first."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2].lower()
+    except ValueError:
+        return
+    path = parts.path.strip("/")
+    for plain in dict.fromkeys((path, unquote(path))):
+        for queried in (f"{plain}?{parts.query}", plain) if parts.query else (plain,):
+            for ending in ENDINGS:
+                yield f"{host}/{queried}{ending}".replace("//", "/")
+
+
+def _fetched(url: str) -> ToolAnswer | Failure:
+    if urlsplit(url).scheme not in ("http", "https"):
+        return ToolAnswer(f"{url} is no address of a web page", wrong=True)
+    try:
+        request = Request(url, headers={"User-Agent": "kept"})
+        with urlopen(request, timeout=SECONDS) as reply:
+            kind = reply.headers.get_content_type()
+            charset = reply.headers.get_content_charset() or "utf-8"
+            data: bytes = reply.read(MOST_BYTES)
+    except HTTPError as error:
+        return ToolAnswer(f"{url} answers {error.code}", wrong=True)
+    except (URLError, OSError, ValueError) as error:
+        return Failure("network", "infrastructure", f"cannot get {url}: {error}")
+    if not kind.startswith("text/") and "html" not in kind:
+        return ToolAnswer(f"{url} is no text but {kind}", wrong=True)
+    try:
+        return ToolAnswer(page_text(data.decode(charset, "replace")))
+    except LookupError:
+        return ToolAnswer(page_text(data.decode("utf-8", "replace")))

@@ -1,0 +1,1 @@
+"""Worker processes that run functions of users and untrusted text."""

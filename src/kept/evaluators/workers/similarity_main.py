@@ -1,0 +1,12 @@
+"""The far end of a likeness that takes long: measures one pair of texts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kept.evaluators.metrics.likeness import likeness
+from kept.evaluators.metrics.subject import Measured
+
+
+def measure(case: Mapping[str, Any]) -> Measured:
+    """What a likeness comes to."""
+    return likeness(case["metric"], case["response"], case["truth"])

@@ -1,0 +1,217 @@
+"""A process with llama.cpp in it, as seen from here."""
+
+import itertools
+import json
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, Any
+
+from kept.errors import SetupError
+from kept.sandbox.ended import how_ended, last_words
+from kept.sandbox.session import start_alone
+from kept.settings import child_environment, install_command
+
+Stop = Callable[[], bool]
+"""Whether an answer is no longer wanted; asked after every token."""
+
+LOADING = 600.0
+"""Seconds that it has to read its weights."""
+
+CLOSING = 5.0
+"""Seconds that it has to go when it is told to."""
+
+_WORKER = Path(__file__).with_name("worker_main.py")
+
+_Answers = SimpleQueue[dict[str, Any] | None]
+"""What it says to one who asked; None when it is gone."""
+
+
+class LlamaProcess:
+    """Answers several requests at a time.
+
+    Away from our terminal, whose Ctrl-C is meant for us; once it has read its weights it ends when
+    its input does, and so with us, however we end.
+    """
+
+    def __init__(self, weights: Path, slots: int, context: int) -> None:
+        """Start it; `wait_until_ready` before it is asked."""
+        self._weights = weights
+        argv = [sys.executable, "-I", str(_WORKER), _packages()]
+        argv += [str(weights.absolute()), str(slots), str(context)]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # closed with the process
+        try:
+            self._process = start_alone(
+                lambda: subprocess.Popen(
+                    argv,
+                    # a build for a graphics card finds its libraries so
+                    env=child_environment({}, ("LD_LIBRARY_PATH",)),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    start_new_session=True,
+                )
+            )
+        except OSError as error:
+            self._errors.close()
+            raise RuntimeError(f"llama.cpp cannot be started: {error}") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._asks: IO[bytes] = self._process.stdin
+        self._answers: IO[bytes] = self._process.stdout
+        # the first may be held for as long as it does not read; the second never for long, and by
+        # a finalizer that comes at any time, so that its thread may hold it already
+        self._writing = threading.Lock()
+        self._lock = threading.RLock()
+        self._numbers = itertools.count()
+        self._waiting: dict[int, _Answers] = {}
+        self._listening = False
+        self.gone = False
+
+    @property
+    def pid(self) -> int:
+        """By which the system knows it."""
+        return self._process.pid
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is asked something."""
+        return bool(self._waiting)
+
+    def wait_until_ready(self) -> None:
+        """Raises `SetupError` for weights that are none, and `RuntimeError` where it fails."""
+        first: dict[str, Any] = {}
+        if select.select([self._answers], [], [], LOADING)[0]:
+            with suppress(ValueError):
+                first = json.loads(self._answers.readline())
+        if first.get("missing"):
+            self.close()
+            raise _missing(f"does not work: {first['missing']}")
+        if "cannot" in first:
+            self.close()
+            raise SetupError(
+                f"llama.cpp cannot use {self._weights}: {first['cannot']}",
+                hint="`kept models pull` fetches it anew",
+            )
+        if "ready" not in first:
+            ended = self._ended()
+            self.close()
+            raise RuntimeError(f"llama.cpp did not load {self._weights}: it {ended}")
+        threading.Thread(target=self._listen, name="kept-llama", daemon=True).start()
+        self._listening = True
+
+    def chat(self, body: dict[str, Any], stop: Stop) -> list[dict[str, Any]]:
+        """What it streams in answer to a request, as far as it got.
+
+        Raises `ValueError` for a request that it does not understand, and `RuntimeError` where it
+        fails, or ends.
+        """
+        answers: _Answers = SimpleQueue()
+        with self._lock:
+            number = next(self._numbers)
+            self._waiting[number] = answers
+            if self.gone:
+                answers.put(None)
+        try:
+            self._ask(id=number, body=body)
+            return self._hear(number, answers, stop)
+        finally:
+            with self._lock:
+                self._waiting.pop(number, None)
+
+    def close_input(self) -> None:
+        """Have it end, in the middle of an answer if need be."""
+        if not self._writing.acquire(timeout=CLOSING):
+            # it does not read what somebody writes
+            self._process.kill()
+            self._writing.acquire()
+        try:
+            with suppress(OSError):  # what was still to be written is for nobody
+                self._asks.close()
+        finally:
+            self._writing.release()
+
+    def close(self) -> None:
+        """Have it gone."""
+        self.close_input()
+        try:
+            self._process.wait(CLOSING)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._tell_gone()
+        if not self._listening:
+            self._answers.close()
+        self._errors.close()
+
+    def _hear(self, number: int, answers: _Answers, stop: Stop) -> list[dict[str, Any]]:
+        chunks: list[dict[str, Any]] = []
+        stopped = False
+        while (said := answers.get()) is not None and "chunk" in said:
+            chunks.append(said["chunk"])
+            if not stopped and stop():
+                stopped = True
+                self._ask(id=number, stop=True)
+        if said is None:
+            raise RuntimeError(f"llama.cpp {self._ended()}")
+        if said["end"] != "ok":
+            raise (ValueError if said["end"] == "refused" else RuntimeError)(said["message"])
+        return chunks
+
+    def _ask(self, **what: object) -> None:
+        line = json.dumps(what).encode() + b"\n"
+        with self._writing, suppress(OSError, ValueError):
+            # it is gone, or was closed: whoever waits is told so
+            self._asks.write(line)
+            self._asks.flush()
+
+    def _listen(self) -> None:
+        try:
+            # a line that is none, for it was killed as it spoke, is its last
+            with suppress(ValueError):
+                for line in self._answers:
+                    said = json.loads(line)
+                    with self._lock:
+                        answers = self._waiting.get(said["id"])
+                    if answers is not None:
+                        answers.put(said)
+        finally:
+            self._tell_gone()
+            self._answers.close()
+
+    def _tell_gone(self) -> None:
+        with self._lock:
+            self.gone = True
+            for answers in self._waiting.values():
+                answers.put(None)
+
+    def _ended(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSING)
+        said = ""
+        with suppress(OSError, ValueError):  # closed meanwhile
+            said = last_words(self._errors).rpartition("\n")[2]
+        how = how_ended(self._process.poll())
+        return f"{how}: {said}" if said else how
+
+
+def _packages() -> str:
+    """The folder that llama.cpp is found in."""
+    found = find_spec("xllamacpp")
+    if found is None or found.origin is None:
+        raise _missing("is not installed")
+    return str(Path(found.origin).parent.parent)
+
+
+def _missing(what: str) -> SetupError:
+    return SetupError(
+        f"models on this machine need the package `xllamacpp`, which {what}",
+        hint=install_command("local"),
+    )

@@ -1,0 +1,169 @@
+"""A model and its tools: it is asked, what it wants used is used, until it answers.
+
+Everything is journalled as it happens: replies by `ask`, uses by the tools themselves, so a
+conversation that was cut goes on where it was cut.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from kept.core.exchange import answered, asked_for, used
+from kept.core.model import Message, ModelReply, ModelRequest, ToolCall, asking
+from kept.core.parsing import parse_json
+from kept.core.ports import Model, Scope, Tool
+from kept.core.rollout import Failure, TraceItem
+from kept.core.tool import ToolAnswer
+from kept.engine.raised import ungrouped
+from kept.models.ask import ask
+from kept.models.structured_output import ANY, ReplyRules
+
+MAX_REPLIES = 20
+"""Replies of a model to one thing said, after which it is taken to go round in circles."""
+
+LONGEST_RESULT = 200_000
+"""Characters of a result that a model is told; the rest is left out, and it is told so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What came of one thing said."""
+
+    text: str
+    """The answer; empty where there is none."""
+    messages: tuple[Message, ...]
+    """The conversation so far, with the answer."""
+    trace: tuple[TraceItem, ...]
+    """What happened since it was said."""
+    failure: Failure | None = None
+    """Why there is no answer, where that is the agent's own fault: the trace is worth having."""
+
+
+class Agent:
+    """A model with tools at hand, as one candidate has it: all its cases talk to the same."""
+
+    def __init__(
+        self,
+        model: Model,
+        request: ModelRequest,
+        tools: Sequence[Tool],
+        replies: int = MAX_REPLIES,
+        rules: ReplyRules = ANY,
+        most_usd: float | None = None,
+    ) -> None:
+        """`request` is what all requests have in common, `rules` what all replies are held to.
+
+        Once the replies to one thing said cost `most_usd` or more, no further one is asked for.
+        """
+        self.told = request.messages
+        """What it is told beforehand."""
+        self._model = model
+        self._tools: Mapping[str, Tool] = {tool.offer.name: tool for tool in tools}
+        self._request = request
+        if tools or request.tools:
+            self._request = replace(request, tools=tuple(tool.offer for tool in tools))
+        self._replies = replies
+        self._rules = rules
+        self._most_usd = most_usd
+
+    async def say(self, messages: tuple[Message, ...], scope: Scope, seed: int) -> Said | Failure:
+        """Have the model answer the last message; a `Failure` is one of infrastructure."""
+        began = time.monotonic()
+        waited = 0.0
+        spent = 0.0
+        trace: list[TraceItem] = []
+        for n in range(self._replies):
+            if self._most_usd is not None and spent >= self._most_usd:
+                return Said("", messages, tuple(trace), _too_dear(spent, self._most_usd))
+            request = asking(self._request, messages, seed)
+            reply = await ask(scope, self._model, request, rules=self._rules)
+            if isinstance(reply, Failure) and reply.kind != "empty":
+                return _ended(reply, messages, trace)
+            if isinstance(reply, Failure):
+                # to say nothing is an answer, and is measured as one
+                reply = ModelReply("")
+            waited += reply.seconds
+            # as the journal has it, so that a resume counts the same
+            spent += reply.usage.usd
+            message = Message("assistant", reply.text, tool_calls=reply.tool_calls)
+            messages = (*messages, message)
+            if not reply.tool_calls:
+                # replayed replies did not take their time again
+                seconds = max(waited, time.monotonic() - began)
+                trace.append(answered(reply.text, seconds))
+                return Said(reply.text, messages, tuple(trace), _fault(reply))
+            trace.append(asked_for(message))
+            # a branch of its own each time: what is used twice alike is used twice
+            results = await self._use(reply.tool_calls, scope.branch(f"tools-{n}"))
+            if isinstance(results, Failure):
+                return results
+            for call, (given, answer) in zip(reply.tool_calls, results, strict=True):
+                waited += answer.seconds
+                messages = (*messages, Message("tool", _shown(answer.text), answers=call.id))
+                trace.append(used(call.name, given, answer))
+        circles = f"the model wanted tools {self._replies} times, and did not answer"
+        return Said("", messages, tuple(trace), Failure("limit", "candidate", circles))
+
+    async def _use(
+        self, calls: Sequence[ToolCall], scope: Scope
+    ) -> Sequence[tuple[Mapping[str, object], ToolAnswer]] | Failure:
+        """All that it wants used, side by side, each in a branch of its own."""
+        with ungrouped():
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._once(call, scope.branch(f"{n}-{call.name}")))
+                    for n, call in enumerate(calls)
+                ]
+        results = [task.result() for task in tasks]
+        done = [one for one in results if not isinstance(one, Failure)]
+        failed = [one for one in results if isinstance(one, Failure)]
+        return failed[0] if failed else done
+
+    async def _once(
+        self, call: ToolCall, scope: Scope
+    ) -> tuple[Mapping[str, object], ToolAnswer] | Failure:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            return {}, ToolAnswer(f"there is no tool `{call.name}`; there is {known}", wrong=True)
+        given = _arguments(call.arguments)
+        if given is None:
+            return {}, ToolAnswer("the arguments are no JSON object", wrong=True)
+        answer = await tool.use(given, scope)
+        return answer if isinstance(answer, Failure) else (given, answer)
+
+
+def _ended(
+    failure: Failure, messages: tuple[Message, ...], trace: Sequence[TraceItem]
+) -> Said | Failure:
+    return (
+        failure if failure.blame == "infrastructure" else Said("", messages, tuple(trace), failure)
+    )
+
+
+def _too_dear(spent: float, most: float) -> Failure:
+    message = f"the replies cost ${spent:.3g}, and the limit for a case is ${most:g}"
+    return Failure("limit", "candidate", message)
+
+
+def _fault(reply: ModelReply) -> Failure | None:
+    if reply.finish == "refused":
+        return Failure("refused", "candidate", "the model would not answer", reply.text)
+    return None
+
+
+def _arguments(text: str) -> dict[str, object] | None:
+    try:
+        given = parse_json(text or "{}")
+    except ValueError:
+        return None
+    return cast("dict[str, object]", given) if isinstance(given, dict) else None
+
+
+def _shown(text: str) -> str:
+    if len(text) <= LONGEST_RESULT:
+        return text
+    left = len(text) - LONGEST_RESULT
+    return f"{text[:LONGEST_RESULT]}\n[{left:,} more characters were left out]"

@@ -1,0 +1,1 @@
+"""Agent runs: a manager model, its workers, and checks of what they deliver."""

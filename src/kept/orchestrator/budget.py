@@ -1,0 +1,343 @@
+"""What an agent run may still use, on every axis, asked before anything is spent.
+
+What several workers use side by side is shared out before they begin, so that no worker's limits
+depend on how quick another one is, and a resume comes to the same figures. For the same reason time
+inside a branch is the sum of what its replies took, which is written down with them.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, TypeVar, cast
+
+from kept.core.model import Message, ModelReply, ToolOffer
+from kept.core.ports import Priced, Scope
+from kept.core.rollout import FREE, Failure, Usage
+from kept.engine.scope import PAID, Paid
+from kept.models.window import REPLY, picture_tokens, tokens_of
+from kept.orchestrator.record import AgentRun, BudgetSnapshot, Limits, Phase, Used
+
+R = TypeVar("R", bound=Priced)
+
+REASONS: Mapping[str, str] = {
+    "loops": "max_loops",
+    "workers": "max_total_workers",
+    "tokens": "max_total_tokens",
+    "tool_calls": "max_tool_calls",
+    "wall_seconds": "max_wall_time",
+    "depth": "max_depth",
+    "usd": "max_usd",
+}
+"""By axis, the reason of a run that ends because it is used up."""
+
+AXES: Mapping[str, str] = {reason: axis for axis, reason in REASONS.items()}
+"""The same the other way round."""
+
+_PHASES: tuple[tuple[float, Phase], ...] = ((0.6, "ample"), (0.3, "moderate"), (0.1, "low"))
+_REFUSED = "the budget has no room for it: "
+_OVERTIME = "the wall time of the run was used up meanwhile"
+_TIGHT = 64_000
+"""Tokens below which a reply is held short: what was set aside for it must be enough."""
+_HAIR = 1e-9
+"""Sums of cents in floating point must not refuse the last fitting call."""
+
+
+def most(limits: Limits, axis: str) -> float:
+    """What there is of an axis."""
+    found = getattr(limits, axis)
+    return inf if found is None else found
+
+
+_LEAST_SECONDS = 60.0
+"""Less is no time to go on in."""
+
+
+def _dollars(usd: float) -> str:
+    return f"${usd:.4f}" if usd >= 0.001 or not usd else f"${usd:.8f}"
+
+
+def enough(record: AgentRun, axis: str) -> float:
+    """A limit with which a run can go on that this axis has ended: twice of what it had, or more.
+
+    What was refused for want of room is asked for again, and is not all that is asked for.
+    """
+    limit = most(record.limits, axis)
+    stands = record.budget
+    used = getattr(stands.used, axis) if stands else limit
+    room = 2 * stands.wanted.get(axis, 0.0) if stands else 0.0
+    if axis == "wall_seconds":
+        room = _LEAST_SECONDS
+    return max(2 * limit, used + limit, used + room if room else 0.0)
+
+
+def is_raise(before: Limits, after: Limits) -> bool:
+    """Whether limits differ only in that some axes have more."""
+    same = replace(after, **{axis: getattr(before, axis) for axis in REASONS})
+    return same == before and all(most(after, axis) >= most(before, axis) for axis in REASONS)
+
+
+@dataclass(slots=True)
+class Account:
+    """What one branch of a run may use, and what it has used."""
+
+    tokens: int
+    tool_calls: int
+    usd: float | None
+    wall: float
+    """Seconds of the run at which it is over."""
+    elapsed: float
+    """Seconds of the run so far, as this branch counts them."""
+    began: float = 0.0
+    out: str = ""
+    """The axis that refused something; empty while none has."""
+    wanted: float = 0.0
+    """What the call could have come to that it refused first."""
+    used: Usage = FREE
+    tools_used: int = 0
+    loops: int = 0
+    """Turns that managers in the place of its worker may take."""
+    workers: int = 0
+    """Workers that those may send."""
+    loops_used: int = 0
+    workers_used: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """What it has waited for."""
+        return self.elapsed - self.began
+
+    @property
+    def longest_reply(self) -> int | None:
+        """Tokens that one reply may have, where so few are left that it must be held short."""
+        left = self.tokens - self.used.tokens_in - self.used.tokens_out
+        return None if left >= _TIGHT else max(1, min(REPLY, left // 4))
+
+    def use_tool(self) -> bool:
+        """Count one use of a tool; whether there was one left."""
+        if self.tools_used >= self.tool_calls:
+            self.out = self.out or "tool_calls"
+            return False
+        self.tools_used += 1
+        return True
+
+    def refusal(self, worst: Usage) -> Failure | None:
+        """Why a call may not be made that can come to so much; None where it may."""
+        if self.elapsed >= self.wall:
+            return self.refused("wall_seconds")
+        left = self.tokens - self.used.tokens_in - self.used.tokens_out
+        if worst.tokens_in > left:
+            self._want(worst.tokens_in)
+            return self.refused("tokens", f"up to {worst.tokens_in} more, and {left} are left")
+        if self.usd is not None and self.used.usd + worst.usd > self.usd + _HAIR:
+            self._want(worst.usd)
+            money = _dollars(max(0.0, self.usd - self.used.usd))
+            return self.refused("usd", f"up to {_dollars(worst.usd)} more, and {money} is left")
+        return None
+
+    def _want(self, room: float) -> None:
+        if not self.out:
+            self.wanted = room
+
+    def refused(self, axis: str, why: str = "") -> Failure:
+        """That an axis is used up; remembered."""
+        self.out = self.out or axis
+        words = f"{_REFUSED}{REASONS[axis]}"
+        return Failure("limit", "candidate", f"{words} ({why})" if why else words)
+
+    def count(self, answer: Priced | Failure, paid: Usage, worst: Usage) -> None:
+        """Charge a call with what the scope booked for it, in whichever sitting it was made.
+
+        A failure for which nothing was booked is charged at its worst, as are the tokens of replies
+        without believable counts.
+        """
+        if not isinstance(answer, Failure):
+            paid = answer.usage
+            self.elapsed += getattr(answer, "seconds", 0.0)
+        elif answer.message == _OVERTIME:
+            self.out, self.elapsed = self.out or "wall_seconds", self.wall
+        elif answer.message.startswith(_REFUSED):
+            # a resume hears the refusal from the journal, and must remember its axis as well
+            self.refusal(worst + paid)
+        elif paid == FREE:
+            paid = worst
+        if paid.calls and not (paid.tokens_in or paid.tokens_out):
+            # the server counted nothing, or nothing that can be true
+            paid += Usage(tokens_in=worst.tokens_in * paid.calls)
+        self.used += paid
+
+
+class Metered:
+    """A scope whose calls are paid from an account; implements `kept.core.ports.Scope`."""
+
+    def __init__(self, scope: Scope, account: Account) -> None:
+        self.account = account
+        self._scope = scope
+
+    async def call(
+        self,
+        request: object,
+        reply: type[R],
+        do: Callable[[], Awaitable[R | Failure]],
+        worst_usd: float | None = None,
+    ) -> R | Failure:
+        """The reply, if there is room for the worst of them."""
+        account = self.account
+        worst = Usage(tokens_in=_worst_tokens(request), usd=worst_usd or 0.0)
+        if reply is not ModelReply:
+            worst = Usage(usd=worst.usd)
+        if (refused := account.refusal(worst)) is not None:
+            return refused
+
+        paid = Paid()
+
+        async def in_time() -> R | Failure:
+            # it is made again where a reply could not be used, which was paid for all the same
+            if paid.usage != FREE and (refused := account.refusal(worst + paid.usage)) is not None:
+                return refused
+            try:
+                async with asyncio.timeout(max(0.01, account.wall - account.elapsed)):
+                    return await do()
+            except TimeoutError:
+                return Failure("timeout", "candidate", _OVERTIME)
+
+        token = PAID.set(paid)
+        try:
+            answer = await self._scope.call(request, reply, in_time, worst_usd)
+        finally:
+            PAID.reset(token)
+        account.count(answer, paid.usage, worst)
+        return answer
+
+    def branch(self, name: str) -> "Metered":
+        """A scope below this one, paid from the same account."""
+        return Metered(self._scope.branch(name), self.account)
+
+
+class Ledger:
+    """What a whole run has used of its limits."""
+
+    def __init__(self, limits: Limits, *, elapsed: float = 0.0, depth: int = 1) -> None:
+        self.limits = limits
+        self.loops = self.workers = self.tokens = self.tool_calls = 0
+        self.turns = 0
+        """Of this manager alone; `loops` counts those of managers below it, too."""
+        self.usd = 0.0
+        self.elapsed = elapsed
+        """Seconds since the run began."""
+        self.depth = depth
+        self.wanted: dict[str, float] = {}
+        """By axis, what the last call could have come to that it had no room for."""
+        self.usage = FREE
+
+    def open(self, parts: int = 1) -> list[Account]:
+        """What is left, shared out evenly."""
+        limits = self.limits
+        tokens = max(0, limits.tokens - self.tokens) // parts
+        tools = _shares(limits.tool_calls - self.tool_calls, parts)
+        loops = _shares(limits.loops - self.loops, parts)
+        workers = _shares(limits.workers - self.workers, parts)
+        usd = None if limits.usd is None else max(0.0, limits.usd - self.usd) / parts
+        return [
+            Account(
+                tokens=tokens,
+                tool_calls=tools[n],
+                loops=loops[n],
+                workers=workers[n],
+                usd=usd,
+                wall=limits.wall_seconds,
+                elapsed=self.elapsed,
+                began=self.elapsed,
+            )
+            for n in range(parts)
+        ]
+
+    def settle(self, accounts: Sequence[Account], side_by_side: int = 1) -> None:
+        """Count what branches have used that ran so many at a time, in this order."""
+        ends = [self.elapsed] * max(1, side_by_side)
+        for account in accounts:
+            self.usage += account.used
+            self.tokens += account.used.tokens_in + account.used.tokens_out
+            self.usd += account.used.usd
+            self.tool_calls += account.tools_used
+            self.loops += account.loops_used
+            self.workers += account.workers_used
+            if account.wanted:
+                self.wanted[account.out] = account.wanted
+            first = ends.index(min(ends))
+            ends[first] += account.seconds
+        self.elapsed = max(ends)
+
+    @property
+    def spent(self) -> Used:
+        """On every axis."""
+        return Used(
+            loops=self.loops,
+            workers=self.workers,
+            tokens=self.tokens,
+            tool_calls=self.tool_calls,
+            wall_seconds=round(self.elapsed, 3),
+            depth=self.depth,
+            usd=self.usd,
+        )
+
+    def snapshot(self) -> BudgetSnapshot:
+        """Where the budget stands."""
+        left = self._left()
+        axis = min(left, key=lambda name: left[name])
+        least: Phase = "critical" if left[axis] > 0 else "exhausted"
+        phases: list[Phase] = [name for over, name in _PHASES if left[axis] > over]
+        phase = phases[0] if phases else least
+        return BudgetSnapshot(
+            used=self.spent,
+            remaining=left[axis],
+            scarcest=axis,
+            phase=phase,
+            wanted=dict(self.wanted),
+        )
+
+    def out(self, *axes: str) -> str:
+        """The first of these axes that has nothing left; empty where all have."""
+        left = self._left()
+        return next((axis for axis in axes if left.get(axis, 1.0) <= 0), "")
+
+    def _left(self) -> dict[str, float]:
+        """Shares that are left, by axis."""
+        limits, used = self.limits, self.spent
+        rows: dict[str, tuple[float, float]] = {
+            "loops": (used.loops, limits.loops),
+            "workers": (used.workers, limits.workers),
+            "tokens": (used.tokens, limits.tokens),
+            "tool_calls": (used.tool_calls, limits.tool_calls),
+            "wall_seconds": (used.wall_seconds, limits.wall_seconds),
+        }
+        if limits.usd:
+            rows["usd"] = (used.usd, limits.usd)
+        elif limits.usd is not None:
+            # with no money at all, what is free may go on; each call that is not is refused
+            rows["usd"] = (used.usd, 1.0)
+        return {name: round(max(0.0, 1 - u / m), 6) if m else 0.0 for name, (u, m) in rows.items()}
+
+
+def _shares(left: int, parts: int) -> list[int]:
+    """Whole numbers as even as can be, the larger ones first."""
+    each, spare = divmod(max(0, left), parts)
+    return [each + (n < spare) for n in range(parts)]
+
+
+def _worst_tokens(request: object) -> int:
+    """Tokens that a request to a model and its reply can come to; 0 for any other request."""
+    if not isinstance(request, Mapping):
+        return 0
+    asked = cast("Mapping[str, Any]", request)
+    messages = cast("Sequence[Message]", asked.get("messages", ()))
+    said = sum(
+        tokens_of(m.text)
+        + sum(tokens_of(c.arguments) for c in m.tool_calls)
+        + sum(map(picture_tokens, m.images))
+        for m in messages
+    )
+    offers = cast("Sequence[ToolOffer]", asked.get("tools", ()))
+    offered = sum(tokens_of(o.description + json.dumps(dict(o.parameters))) for o in offers)
+    return said + offered + int(asked.get("max_tokens") or REPLY)

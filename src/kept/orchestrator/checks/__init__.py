@@ -1,0 +1,1 @@
+"""Checks of a completion, from cheap to expensive."""

@@ -1,0 +1,109 @@
+"""Whether files can be read as what they are: Python, JSON, YAML, Markdown, CSV."""
+
+import ast
+import csv
+import io
+import json
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from kept.core.parsing import ParseLimit, parse_json
+from kept.orchestrator.checks.base import CheckResult, Passed, Rejected, Submission
+from kept.orchestrator.checks.texts import flaw, open_fence, suffix_of, text_of, told
+from kept.orchestrator.record import Finding
+
+
+def syntax(submission: Submission) -> CheckResult:
+    """Every file of a known kind can be taken apart."""
+    found = [
+        problem
+        for path in sorted(submission.files)
+        if (problem := syntax_problem(path, submission.files[path])) is not None
+    ]
+    if not found:
+        return Passed()
+    words = "; ".join(map(told, found))
+    return Rejected(reason=f"files cannot be read: {words}", findings=tuple(found))
+
+
+def syntax_problem(path: str, data: bytes) -> Finding | None:
+    """What is wrong with one file; None where nothing is, and where nobody can tell."""
+    reader = _READERS.get(suffix_of(path))
+    if reader is None or (not data and path.endswith("__init__.py")):
+        return None
+    text = text_of(path, data)
+    if text is None:
+        return flaw(path, "is not UTF-8 text", "text")
+    return reader(path, text)
+
+
+def _python(path: str, text: str) -> Finding | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text, path)
+    except SyntaxError as error:
+        return flaw(path, f"no Python: {error.msg}", "py", error.lineno)
+    except (ValueError, RecursionError, MemoryError) as error:
+        return flaw(path, f"no Python that can be read: {error}", "py")
+    return None
+
+
+def _json(path: str, text: str) -> Finding | None:
+    try:
+        parse_json(text)
+    except json.JSONDecodeError as error:
+        return flaw(path, f"no JSON: {error.msg}", "json", error.lineno)
+    except ValueError as error:
+        return flaw(path, f"no JSON that can be read: {error}", "json")
+    return None
+
+
+def _yaml(path: str, text: str) -> Finding | None:
+    # at use: a run without YAML need not load it
+    import yaml
+
+    from kept.spec.libyaml import compose_all
+
+    try:
+        compose_all(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "it cannot be taken apart"
+        return flaw(path, f"no YAML: {problem}", "yaml", mark.line + 1 if mark else None)
+    except ParseLimit as limit:
+        return flaw(path, f"no YAML that can be read: {limit}", "yaml", limit.line)
+    return None
+
+
+def _markdown(path: str, text: str) -> Finding | None:
+    if not text.strip():
+        return flaw(path, "there is nothing in it", "md")
+    line = open_fence(text)
+    return None if line is None else flaw(path, "a fence is not closed", "md", line)
+
+
+def _csv(path: str, text: str) -> Finding | None:
+    try:
+        read = enumerate(csv.reader(io.StringIO(text, newline="")), 1)
+        rows = [(n, row) for n, row in read if row]
+    except csv.Error as error:
+        return flaw(path, f"no CSV: {error}", "csv")
+    widths = Counter(len(row) for _, row in rows)
+    if len(widths) < 2:
+        return None
+    width = len(rows[0][1])
+    line, row = next((n, row) for n, row in rows if len(row) != width)
+    return flaw(path, f"a row has {len(row)} fields, the first has {width}", "csv", line)
+
+
+_READERS: Mapping[str, Callable[[str, str], Finding | None]] = {
+    ".py": _python,
+    ".json": _json,
+    ".yaml": _yaml,
+    ".yml": _yaml,
+    ".md": _markdown,
+    ".markdown": _markdown,
+    ".csv": _csv,
+}

@@ -1,0 +1,144 @@
+"""An agent CLI as worker: it works in a copy of the workspace, and what it changed comes back.
+
+One errand is one call, whatever the CLI does in it: killed midway, it runs again.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from kept.core.rollout import FREE, Failure, Rollout, Usage
+from kept.core.words import one_line
+from kept.evaluators.tools.shared_files import OUTPUT, SharedFiles, changes_between
+from kept.orchestrator.budget import Account, Metered
+from kept.orchestrator.contract import Broken, confidence_of, result_of
+from kept.orchestrator.kit import Errand, Worked
+from kept.orchestrator.texts import joined, place
+from kept.orchestrator.worker import told
+from kept.sandbox.coding_agents.errand import Errand as CliErrand
+from kept.sandbox.coding_agents.run import Harness
+from kept.settings import without_secrets
+
+STEP = 200
+"""Characters of a step that is told of."""
+
+_LEAST = 1.0
+"""Seconds that a CLI is started for at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a CLI brought back from one errand."""
+
+    text: str
+    changes: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    stamp: int = 0
+    story: str = ""
+    usage: Usage = FREE
+    seconds: float = 0.0
+    lost: bool = False
+    """Whether an earlier sitting had begun it, and was cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """That a CLI was sent: without an answer to it, its cost is lost."""
+
+    usage: Usage = FREE
+
+
+@dataclass(frozen=True, slots=True)
+class CliWorker:
+    """Implements `Works` with an agent CLI."""
+
+    harness: Harness
+    worst_usd: float | None = None
+    """The most that one errand may cost; None where nobody can tell."""
+
+    async def __call__(self, errand: Errand, scope: Metered) -> Worked | Failure:
+        """Send it, and once more where its answer breaks the contract."""
+        texts, wanted = errand.texts, errand.delegation
+        name = wanted.worker_id
+        prompt = joined(
+            place(texts["worker"], {"name": name}), texts["worker_pitfalls"], told(errand)
+        )
+        written: dict[str, bytes | None] = {}
+        broken, lost = "", 0
+        for n in range(2):
+            if axis := _used_up(scope.account):
+                return Worked(failure=scope.account.refused(axis), written=written)
+            sent = await self._send(prompt, errand.files, scope.branch(f"errand-{n}"))
+            if isinstance(sent, Failure) and sent.blame == "infrastructure":
+                return sent
+            if isinstance(sent, Failure):
+                return Worked(failure=sent, written=written)
+            errand.files.apply(sent.changes, sent.stamp)
+            lost += sent.lost
+            written.update(sent.changes)
+            try:
+                result = result_of(sent.text, name, wanted.required_fields)
+            except Broken as error:
+                broken = str(error)
+                prompt = joined(prompt, f"You did this before, and {broken}. Answer again.")
+                continue
+            confidence = confidence_of(result)
+            return Worked(
+                result=result,
+                confidence=confidence,
+                written=written,
+                story=sent.story,
+                lost=lost,
+            )
+        failure = Failure("parse", "candidate", f"the output contract was broken twice: {broken}")
+        return Worked(failure=failure, written=written, lost=lost)
+
+    async def _send(self, prompt: str, files: SharedFiles, scope: Metered) -> Sent | Failure:
+        harness, account = self.harness, scope.account
+        request = {"agent": harness.cli.name, "model": harness.config.name, "prompt": prompt}
+        now = False
+
+        async def begin() -> Begun:
+            nonlocal now
+            now = True
+            return Begun()
+
+        await scope.branch("begun").call({"begun": request}, Begun, begin, 0.0)
+
+        async def go() -> Sent | Failure:
+            left = max(_LEAST, account.wall - account.elapsed)
+            command = replace(harness.command, timeout=min(harness.command.timeout, left))
+            before, began = files.all(), time.monotonic()
+            errand = CliErrand(prompt=prompt, files=before, folders=(OUTPUT,))
+            ran = await replace(harness, command=command).run(errand)
+            if isinstance(ran, Failure):
+                return ran
+            sent = self._sent(ran, before, files)
+            if isinstance(sent, Failure):
+                return sent
+            return replace(sent, seconds=round(time.monotonic() - began, 4), lost=not now)
+
+        return await scope.call(request, Sent, go, self.worst_usd)
+
+    def _sent(
+        self, ran: Rollout, before: Mapping[str, bytes], files: SharedFiles
+    ) -> Sent | Failure:
+        cli = self.harness.cli
+        own = (cli.raw, cli.summary, cli.session)
+        found = {path: data for path, data in ran.files.items() if path not in own}
+        changes = changes_between(before, without_secrets(found))
+        if why := files.refusal(changes):
+            return Failure("limit", "candidate", why, usage=ran.usage)
+        steps = [
+            f"{item.role}: {one_line(item.text, STEP)}" for item in ran.trace if "step" in item.data
+        ]
+        return Sent(ran.output, changes, files.stamp(), "\n".join(steps), ran.usage)
+
+
+def _used_up(account: Account) -> str:
+    """The axis that leaves no room for an errand, which counts as one use of a tool.
+
+    How many tokens one takes, nobody can tell before: it is sent while there is any left.
+    """
+    if account.used.tokens_in + account.used.tokens_out >= account.tokens:
+        return "tokens"
+    return "" if account.use_tool() else "tool_calls"

@@ -1,0 +1,155 @@
+"""A completion: checked, and where it is refused, what follows from that.
+
+No check is left out for want of budget: what cannot be checked is not complete. Two refusals alike
+force a repair; repairs end when there were enough of them, or when they come to rest (R35).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kept.core.ports import Scope
+from kept.core.rollout import Failure
+from kept.orchestrator.budget import Ledger, Metered
+from kept.orchestrator.checks.base import Rejected, Submission
+from kept.orchestrator.checks.chain import Judged, judge
+from kept.orchestrator.checks.fixpoint import fixpoint
+from kept.orchestrator.kit import Kit, Texts
+from kept.orchestrator.record import CheckOutcome, Decision, Delegation, Rejection, Repair
+from kept.orchestrator.state import Assignment, Course
+
+EMPTY = "there is nothing in output/: have a worker write what is to be delivered"
+_SIGNATURE = 200
+"""Characters of a reason by which two refusals are known to be alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A completion that is none."""
+
+    rejection: Rejection
+    hopeless: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completing:
+    """What completions are held against."""
+
+    kit: Kit
+    texts: Texts
+    assignment: Assignment
+    ledger: Ledger
+
+    async def check(
+        self, decision: Decision, course: Course, files: Mapping[str, bytes], scope: Scope
+    ) -> Judged | Failure:
+        """What the checks say; a `Failure` is one of infrastructure."""
+        standing = course.standing()
+        submission = Submission(
+            task=self.assignment.task,
+            plan=course.plan,
+            files=files,
+            previous=course.sizes,
+            final_result=decision.final_result,
+            confidence=decision.confidence,
+            critiques=tuple(
+                (one.worker_id, one.critique) for one in standing if one.critique is not None
+            ),
+            delegations=standing,
+            rejections=tuple(one for one in course.rejections if one.completion),
+            limits=self.kit.limits,
+            budget=self.ledger.snapshot(),
+            run=self.kit.beside(files),
+            inputs=tuple(sorted(self.assignment.inputs)),
+            texts=self.texts,
+        )
+        (account,) = self.ledger.open()
+        judged = await judge(submission, Metered(scope, account), self.kit.checks)
+        self.ledger.settle([account])
+        course.sizes = {path: len(data) for path, data in files.items()}
+        if isinstance(judged.refusal, Failure) and judged.refusal.blame == "infrastructure":
+            return judged.refusal
+        if judged.complete and not any(files.values()):
+            nothing = CheckOutcome(check="deliverable", passed=False, reason=EMPTY)
+            return replace(
+                judged, outcomes=(*judged.outcomes, nothing), refusal=Rejected(reason=EMPTY)
+            )
+        return judged
+
+
+def refused(judged: Judged, iteration: int) -> Refused | None:
+    """Why a completion is none; None where it is one."""
+    if judged.refusal is None:
+        return None
+    last = judged.outcomes[-1]
+    rejection = Rejection(
+        iteration=iteration,
+        gate=last.check,
+        reason=last.reason,
+        completion=True,
+        findings=last.findings,
+    )
+    hopeless = isinstance(judged.refusal, Rejected) and judged.refusal.hopeless
+    return Refused(rejection=rejection, hopeless=hopeless)
+
+
+def note(course: Course, rejection: Rejection) -> None:
+    """Count a refusal, by whether it is like the one before."""
+    signature = (rejection.gate, rejection.reason[:_SIGNATURE])
+    course.alike = course.alike + 1 if signature == course.signature else 1
+    course.signature = signature
+
+
+def repair_for(course: Course, rejection: Rejection, most: int) -> Delegation | None:
+    """The repair that a refusal forces; None where there were enough of them."""
+    owner = _owner(course, rejection)
+    subtask, repaired = (owner.subtask_id, owner.worker_id) if owner else ("", "")
+    attempt = sum(one.subtask_id == subtask for one in course.repairs) + 1
+    if attempt > most:
+        return None
+    found = "\n".join(f"* {one.file}: {one.detail}" for one in rejection.findings[:20])
+    words = (
+        f"What was delivered is refused by the check `{rejection.gate}`: {rejection.reason}\n"
+        f"{found}\nMend exactly that in the files below output/, and leave the rest as it is."
+    )
+    number = len(course.repairs) + 1
+    return Delegation(
+        worker_id=f"repair-{number}",
+        subtask_id=subtask,
+        instructions=words,
+        repair_of=repaired,
+        attempt=attempt,
+    )
+
+
+def repaired(
+    course: Course, done: Delegation, files: Mapping[str, bytes], rejection: Rejection, turn: int
+) -> Repair:
+    """What a repair came to, held against the one before it."""
+    outputs = course.outputs.setdefault(done.subtask_id, [])
+    outputs.append(_output(done, files))
+    rest = fixpoint(outputs)
+    return Repair(
+        iteration=turn,
+        subtask_id=done.subtask_id,
+        worker_id=done.worker_id,
+        attempt=done.attempt,
+        reason=f"{rejection.gate}: {rejection.reason}",
+        similarity=rest.likeness if rest else None,
+        fixpoint=rest is not None,
+    )
+
+
+def _owner(course: Course, rejection: Rejection) -> Delegation | None:
+    """Whose work is to be mended: who wrote what was found wanting, else who worked last."""
+    named = {f"output/{one.file}" for one in rejection.findings}
+    able = [one for one in reversed(course.delegations) if not one.repair_of]
+    wrote = (one for one in able if named & set(one.written))
+    return next(wrote, able[0] if able else None)
+
+
+def _output(done: Delegation, files: Mapping[str, bytes]) -> str:
+    """What a repair brought, as one text."""
+    result = json.dumps(done.result, sort_keys=True, ensure_ascii=False, default=str)
+    texts = [files[path].decode("utf-8", "replace") for path in done.written if path in files]
+    return "\n".join([result if done.result is not None else "", *texts])

@@ -1,0 +1,296 @@
+"""One update of one prompt artifact: every artifact is asked about, and the best promise is tried.
+
+Each artifact has a model call of its own, which is shown what was found wrong with runs of the
+tasks. An update may change a share of its text and no more; that is held by code, as are
+placeholders and length. Of all that are proposed, the one whose expected gain times its confidence
+is largest is put forward, and only that: what became of it is then known by itself.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+from kept.core.case import Case
+from kept.core.differ import changes
+from kept.core.edit import Write
+from kept.core.model import Message
+from kept.core.ports import Scope
+from kept.core.proposal import (
+    USELESS,
+    Ask,
+    Brief,
+    ClosedStep,
+    Proposal,
+    ProposerReply,
+    Skip,
+)
+from kept.core.rollout import Failure, Pair
+from kept.core.score import Outcome
+from kept.core.words import count
+from kept.models.prompts import ABOUT, ARTIFACTS, PLACEHOLDERS, RunPrompt, filled
+from kept.proposers.asking import Asked, ask_fitted
+from kept.proposers.outages import outage_of
+from kept.proposers.proposers_fitting import Item
+from kept.proposers.showing import UNTOLD, verdict_of
+
+UPDATE = "update"
+
+LONGEST = 20_000
+"""Characters of a text."""
+
+SMALLEST = 60
+"""Words by which a shorter text is measured: of three lines, one would be more than a share."""
+
+TRIED = 5
+"""Updates that came to nothing, of which a model is told."""
+
+DEFECTS = 20
+"""Things found wrong with one task that are told."""
+
+_TEXT: Mapping[str, object] = {"type": "string"}
+_SHARE: Mapping[str, object] = {"type": "number", "minimum": 0, "maximum": 1}
+SCHEMA: Mapping[str, object] = {
+    "type": "object",
+    "required": ["change", "content", "rationale", "expected_loss_reduction", "confidence"],
+    "properties": {
+        "change": {"type": "boolean"},
+        "content": _TEXT,
+        "rationale": _TEXT,
+        "expected_loss_reduction": _SHARE,
+        "confidence": _SHARE,
+    },
+    "additionalProperties": False,
+}
+
+
+class Offer(NamedTuple):
+    """What was proposed for one artifact."""
+
+    name: str
+    content: str
+    rationale: str
+    expected: float
+    confidence: float
+
+    @property
+    def promise(self) -> float:
+        """What it is worth by its own account."""
+        return self.expected * self.confidence
+
+    def told(self) -> dict[str, object]:
+        """For the record."""
+        return {
+            "artifact": self.name,
+            "rationale": self.rationale,
+            "expected_loss_reduction": self.expected,
+            "confidence": self.confidence,
+        }
+
+
+def best_offer(offers: list[Offer]) -> Offer:
+    """The largest promise; of equal ones the surer, then the first by name."""
+    return min(offers, key=lambda one: (-one.promise, -one.confidence, one.name))
+
+
+def changed_share(before: str, after: str) -> float:
+    """How much of a text was changed: words removed and added, of all that there are."""
+    was, now = before.split(), after.split()
+    moved = sum(c.end - c.start + c.new_end - c.new_start for c in changes(was, now))
+    return moved / max(len(was) + len(now), SMALLEST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """Implements `kept.core.ports.Proposer`."""
+
+    asked: Asked
+    told: str
+    """The prompt, with its placeholders."""
+    step: float = 0.5
+    """Share of a text that an update may change."""
+    halves: bool = False
+    """Whether the step is halved by every update that was rolled back."""
+    name: str = UPDATE
+    serial: bool = True
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """Have every artifact looked at, and put the best promise forward."""
+        if not brief.answers:
+            pairs = tuple(Pair(case.id, 0) for case in brief.train)
+            return Ask(brief.incumbent.id, pairs, "feedback")
+        outcomes = _outcomes(brief)
+        if not outcomes:
+            why = "no task could be run, so there is nothing to go by"
+            return outage_of(brief) or Skip(why)
+        if not any(outcome.findings for _, outcome in outcomes):
+            return Skip("nothing is wrong with any run", exhausted=True)
+        share = self.share(brief.closed)
+        names: list[RunPrompt] = [name for name in ARTIFACTS if name in brief.incumbent.texts]
+        replies = await asyncio.gather(
+            *(self._ask(brief, outcomes, name, share, scope.branch(name)) for name in names)
+        )
+        broken = [reply for reply in replies if isinstance(reply, Failure)]
+        for failure in broken:
+            if failure.blame == "infrastructure":
+                return failure  # to choose among some would be to choose by who was out
+        offers = [reply for reply in replies if isinstance(reply, Offer)]
+        about: dict[str, object] = {
+            "step": round(share, 6),
+            "considered": [one.told() for one in offers],
+            "unusable": len(broken),
+        }
+        if broken and len(broken) == len(replies):
+            why = f"the optimizer gave no answer of use for any text: {broken[0].message}"
+            return Skip(why, about={**about, USELESS: "optimizer"})
+        if not offers:
+            return _nothing(broken, about)
+        chosen = best_offer(offers)
+        return Proposal(
+            (Write(chosen.name, chosen.content),),
+            why=f"{chosen.name}: {chosen.rationale}",
+            about={**about, "artifact": chosen.name},
+        )
+
+    def most_asked(self, train: tuple[Case, ...]) -> int:
+        """For each incumbent, all that it is shown to fail from."""
+        return len(train)
+
+    def share(self, closed: Iterable[ClosedStep]) -> float:
+        """What an update may change now."""
+        if not self.halves:
+            return self.step
+        return self.step / 2 ** sum(_rolled_back(step, self.name) for step in closed)
+
+    async def _ask(
+        self,
+        brief: Brief,
+        outcomes: list[tuple[Case, Outcome]],
+        name: RunPrompt,
+        share: float,
+        scope: Scope,
+    ) -> Offer | Failure | None:
+        """What a model would have one artifact be; None where it would leave it."""
+        text = brief.incumbent.texts[name]
+
+        def check(said: Any) -> str:  # noqa: ANN401 # JSON that satisfies the schema
+            return fault_in(name, text, said, share)
+
+        values = {"artifact": name, "about": ABOUT[name], "share": f"{100 * share:.3g}"}
+        asked = replace(
+            self.asked,
+            request=replace(
+                self.asked.request,
+                messages=(Message("system", filled(self.told, values)),),
+                schema=SCHEMA,
+                seed=brief.seed >> 17,
+            ),
+            rules=replace(self.asked.rules, check=check),
+        )
+        heard = await ask_fitted(asked, [*_items(brief, outcomes, name, self.name)], scope)
+        if isinstance(heard, Failure):
+            return heard
+        said = cast("dict[str, Any]", json.loads(heard.reply.text))
+        if not said["change"]:
+            return None
+        return Offer(
+            name,
+            _ended(text, said["content"]),
+            said["rationale"].strip(),
+            float(said["expected_loss_reduction"]),
+            float(said["confidence"]),
+        )
+
+
+def fault_in(name: RunPrompt, before: str, said: Mapping[str, Any], share: float) -> str:
+    """Why a reply cannot be used; empty where it can."""
+    if not said["change"]:
+        return ""
+    after = _ended(before, str(said["content"]))
+    if not after.strip():
+        return "the new text is empty: to leave the text as it is, set `change` to false"
+    if after == before:
+        return "the new text is the present one: to leave it as it is, set `change` to false"
+    if len(after) > LONGEST:
+        return f"the new text has {len(after)} characters, {LONGEST} allowed"
+    for place in PLACEHOLDERS[name]:
+        mark = f"{{{{kept.{place}}}}}"
+        if mark in before and mark not in after:
+            return f"the placeholder `{mark}` is gone"
+    part = changed_share(before, after)
+    if part > share:
+        return f"{100 * part:.0f} percent of the text changes, {100 * share:.3g} allowed"
+    return ""
+
+
+def _ended(before: str, after: str) -> str:
+    """A new text with the end of its last line as it was."""
+    return after.rstrip() + before[len(before.rstrip()) :]
+
+
+def _nothing(broken: list[Failure], about: Mapping[str, object]) -> Skip:
+    lost = f"; of {count(len(broken), 'text')} there is no answer of use" if broken else ""
+    return Skip(f"no text is to be changed{lost}", about=about)
+
+
+def _outcomes(brief: Brief) -> list[tuple[Case, Outcome]]:
+    """What came of the tasks, the worst first."""
+    cases = {case.id: case for case in brief.train}
+    found = [
+        (cases[pair.case], outcome)
+        for answer in brief.answers
+        for pair, outcome in answer.outcomes.items()
+        if outcome.failure is None
+    ]
+    metric = brief.objective.metric
+    return sorted(found, key=lambda row: (-row[1].metrics.get(metric, 0.0), row[0].id))
+
+
+def _items(
+    brief: Brief, outcomes: list[tuple[Case, Outcome]], name: str, proposer: str
+) -> Iterator[Item]:
+    text = brief.incumbent.texts[name]
+    yield Item("text", f"# The text `{name}` as it is now", text, needed=True)
+    for case, outcome in outcomes:
+        yield Item("task", f"# What was found wrong with `{case.id}`", _found(case, outcome, brief))
+    yield from _tried(brief, proposer)
+    for other, content in sorted(brief.incumbent.texts.items()):
+        if other != name:
+            yield Item("further text", f"# The text `{other}`, which is not yours", content)
+
+
+def _found(case: Case, outcome: Outcome, brief: Brief) -> str:
+    metric = brief.objective.metric
+    parts = {k: v for k, v in outcome.metrics.items() if k.startswith(f"{metric}_")}
+    shown = ", ".join(f"{k.removeprefix(f'{metric}_')} {v:.3f}" for k, v in parts.items())
+    lines = [f"task: {_task_of(case)}", f"{metric} {outcome.metrics.get(metric, 0.0):.3f}: {shown}"]
+    lines += [f"* [{one.severity}] {one.text}" for one in outcome.findings[:DEFECTS]]
+    return "\n".join(lines)
+
+
+def _task_of(case: Case) -> object:
+    data = case.data
+    return cast("Mapping[str, object]", data).get("task") if isinstance(data, Mapping) else data
+
+
+def _tried(brief: Brief, proposer: str) -> Iterator[Item]:
+    """The last updates and what became of them, the latest first."""
+    told = [
+        step
+        for step in reversed(brief.closed)
+        if step.turn.proposer == proposer
+        and step.proposal is not None
+        and step.verdict.code not in UNTOLD
+    ]
+    for step in told[:TRIED]:
+        assert step.proposal is not None, "else it is not among these"
+        edit = step.proposal.edits[0]
+        now = edit.text if isinstance(edit, Write) else ""
+        text = f"{step.proposal.why}\nverdict: {verdict_of(step)}\n\n{now}"
+        yield Item("tried update", f"# An update that was tried, in step {step.step}", text)
+
+
+def _rolled_back(step: ClosedStep, proposer: str) -> bool:
+    mine = step.turn.proposer == proposer and step.candidate is not None
+    return mine and step.verdict.outcome == "discard" and step.verdict.code == "judged"

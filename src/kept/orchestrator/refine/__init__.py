@@ -1,0 +1,1 @@
+"""Refinement of a finished agent run."""

@@ -1,0 +1,1 @@
+"""The folder of an agent run, read and written."""

@@ -1,0 +1,287 @@
+"""A finished run, read from its folder: ours, the source's, or one that a test made up.
+
+Both shapes of budgets, of events and of critiques are understood. Only refusals of a completion
+count as rejections, and each once: the source writes some twice, and others that are none.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from kept.core.schedules.refine import Caps
+from kept.errors import SetupError
+from kept.orchestrator.loss import Loss, Signals, Weights, first_number, loss_of, mean_of
+from kept.orchestrator.run_folder.files import below, part, read_object, read_rows, rows_in, text_in
+from kept.orchestrator.run_folder.places import (
+    COMPLETION,
+    Delivered,
+    deliverable,
+    evaluation_path,
+    events_path,
+)
+
+GATES = frozenset(
+    (
+        *("l0", "critique", "deliverable_presence", "placeholder", "file", "deliverable"),
+        *("syntax", "syntax_compile", "schema", "cross_reference", "success_criteria"),
+        *("smoke", "smoke_test", "structural_integrity", "eval", "evaluation"),
+    )
+)
+"""Gates that a completion has to pass; other refusals say nothing of a deliverable."""
+
+REFUSED = ("reject", "rejected", "fail", "failed")
+
+ACCEPT = 0.75
+"""What a metric is held against where nobody says."""
+
+USUAL = Caps(loops=100, workers=500, tokens=10_000_000, tool_calls=1500, wall_seconds=3600, depth=4)
+"""What a run may use that does not say."""
+
+
+class SeedDefect(NamedTuple):
+    """One thing that a critic found wrong in a finished run."""
+
+    summary: str
+    severity: str
+    evidence: str = ""
+
+
+class Refusal(NamedTuple):
+    """One completion that a gate refused."""
+
+    gate: str
+    reason: str
+    ts: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """What refinement needs to know of a finished run."""
+
+    folder: Path
+    run_id: str
+    task: str
+    status: str
+    loss: Loss
+    defects: tuple[SeedDefect, ...]
+    refusals: tuple[Refusal, ...]
+    """All of them, oldest first."""
+    per_metric: Mapping[str, float]
+    thresholds: Mapping[str, float]
+    caps: Caps
+    observed_seconds: float
+    manager: str
+    """The model that a seed names; empty where it names none."""
+    worker: str
+    parent_run_id: str | None
+    delivered: Delivered | None
+
+
+def read_run(folder: Path) -> FinishedRun:
+    """A finished run; raises `SetupError` where there is none."""
+    done = read_object(folder / COMPLETION)
+    if done is None:
+        there = (folder / COMPLETION).exists()
+        what = "cannot be read as JSON" if there else "is missing"
+        raise SetupError(
+            f"{folder / COMPLETION} {what}",
+            hint="name the folder of a finished run: `runs/<id>` of a workspace",
+        )
+    manifest = read_object(folder / "run_manifest.json") or {}
+    run_id = text_in(done.get("run_id")) or text_in(manifest.get("run_id")) or folder.name
+    per_metric, thresholds = _measures(folder, run_id, done)
+    models = [part(manifest, "models"), part(done, "models"), part(done, "config_used")]
+    return FinishedRun(
+        folder=folder,
+        run_id=run_id,
+        task=text_in(done.get("task")) or text_in(manifest.get("task")),
+        status=text_in(done.get("status")),
+        loss=loss_of(read_signals(folder)),
+        defects=tuple(_defects(folder, done)),
+        refusals=tuple(_refusals(folder, run_id)),
+        per_metric=per_metric,
+        thresholds=thresholds,
+        caps=_caps(part(done, "final_budget"), part(manifest, "budget")),
+        observed_seconds=_observed(part(done, "final_budget")),
+        manager=_model(models, "manager", "model", "manager_model"),
+        worker=_model(models, "worker", "worker_model"),
+        parent_run_id=text_in(done.get("parent_run_id")) or None,
+        delivered=deliverable(folder, run_id),
+    )
+
+
+def read_loss(folder: Path, weights: Weights | None = None) -> Loss:
+    """The loss of whatever is in a folder; one that is empty has a loss too."""
+    return loss_of(read_signals(folder), weights)
+
+
+def read_signals(folder: Path) -> Signals:
+    """What the files of a run bring to its loss."""
+    done = read_object(folder / COMPLETION) or {}
+    rows = list(read_rows(folder / "metrics.jsonl"))
+    most = first_number(below(done, "config_used", "max_rejected_completions"))
+    left = first_number(below(done, "final_budget", "budget_remaining_pct"))
+    return Signals(
+        eval_score=first_number(
+            below(done, "eval", "score"),
+            below(done, "evaluation", "score"),
+            mean_of(rows, "metric.eval"),
+        ),
+        critique_score=_critique_score(done, rows),
+        rejections=len(list(_counted(rows))),
+        max_rejections=int(most) if most and most > 0 else 2,
+        budget_remaining=None if left is None else min(100.0, max(0.0, left)) / 100,
+        status=text_in(done.get("status")),
+    )
+
+
+def _critique_score(done: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> float | None:
+    """Of what the run left; a run that says it has none was not judged, whatever came before."""
+    if "critique" in done or "critique_score" in done:
+        return first_number(below(done, "critique", "score"), done.get("critique_score"))
+    return mean_of(rows, "metric.critique")
+
+
+def _counted(rows: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Refusals of completions, each once: an iteration has one completion."""
+    once = Once()
+    for row in rows:
+        verdict = text_in(row.get("verdict")).lower()
+        gate = gate_name(row.get("gate"))
+        if row.get("kind") != "metric.gate" or verdict not in REFUSED:
+            continue
+        if gate and gate not in GATES:
+            continue
+        if once.new(gate, row.get("iteration"), text_in(row.get("reason"))):
+            yield row
+
+
+class Once:
+    """Tells a refusal from its double."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[object, str]] = set()
+        self._last = ("", "")
+        self._known = False
+
+    def new(self, gate: str, iteration: object, reason: str) -> bool:
+        """Whether it was not told before: there is one completion in an iteration."""
+        known = iteration not in (None, -1)
+        # the source writes those of L0 twice, once without saying when
+        double = gate == "l0" and self._last == (gate, reason) and not (known and self._known)
+        double = double or (known and (iteration, gate) in self._seen)
+        self._seen.add((iteration, gate))
+        self._last, self._known = (gate, reason), known
+        return not double
+
+
+def gate_name(value: object) -> str:
+    """A gate by its plain name."""
+    return text_in(value).strip().lower().removesuffix("_gate")
+
+
+def _refusals(folder: Path, run_id: str) -> Iterator[Refusal]:
+    path = events_path(folder, run_id)
+    once = Once()
+    for row in read_rows(path) if path else ():
+        fields = part(row, "fields")
+        if row.get("category") == "gate" and fields.get("triggered") is True:
+            gate = gate_name(fields.get("gate"))
+            at = fields.get("iteration", row.get("iteration"))
+            reason = text_in(fields.get("reason"))
+            if gate in GATES and once.new(gate, at, reason):
+                yield Refusal(gate, reason, str(row.get("ts", "")))
+        elif row.get("type") == "gate.reject":
+            yield Refusal(
+                text_in(row.get("gate")), text_in(row.get("reason")), str(row.get("ts", ""))
+            )
+
+
+def _defects(folder: Path, done: Mapping[str, Any]) -> Iterator[SeedDefect]:
+    """Of the critiques of all iterations; of the whole run only where they have none."""
+    found = False
+    for path in sorted(folder.glob("iterations/*/critique.json")):
+        for critique in rows_in((read_object(path) or {}).get("critiques")):
+            for row in rows_in(critique.get("defects")):
+                found = True
+                yield _defect(row)
+    if not found:
+        yield from map(_defect, rows_in(below(done, "critique", "defects")))
+
+
+def _defect(row: Mapping[str, Any]) -> SeedDefect:
+    summary = text_in(row.get("description")) or text_in(row.get("summary"))
+    evidence = text_in(row.get("location")) or text_in(row.get("evidence"))
+    return SeedDefect(summary, text_in(row.get("severity")) or "medium", evidence)
+
+
+def _measures(
+    folder: Path, run_id: str, done: Mapping[str, Any]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """What was measured and what was wanted, by metric."""
+    path = evaluation_path(folder, run_id)
+    own = part(done, "evaluation")
+    beside = (read_object(path) or {}) if path else {}
+    final = _scores(below(beside, "final_result", "metric_scores"))
+    found = (_scores(own.get("per_metric")), final, _latest(folder))
+    observed = next(filter(None, found), _scores(beside.get("per_metric")))
+    wanted = _scores(own.get("thresholds")) or _scores(beside.get("thresholds"))
+    if not set(wanted) & set(observed):
+        # a whole is accepted from here on, so a part below it is a gap
+        bar = first_number(wanted.get("accept"), ACCEPT) or ACCEPT
+        wanted = dict.fromkeys((name for name in observed if name != "efficiency"), bar)
+    return observed, wanted
+
+
+def _latest(folder: Path) -> dict[str, float]:
+    """What the last evaluation measured, of a run that does not say at its end."""
+    found: dict[str, float] = {}
+    for row in read_rows(folder / "metrics.jsonl"):
+        if row.get("kind") == "metric.eval":
+            found = _scores(row.get("metric_scores")) or found
+    return found
+
+
+def _scores(value: object) -> dict[str, float]:
+    """Numbers by name: of an object, or of a list of named scores."""
+    if isinstance(value, list):
+        named = {text_in(row.get("name")): row.get("score") for row in rows_in(cast("Any", value))}
+        value = {name: score for name, score in named.items() if name}
+    if not isinstance(value, dict):
+        return {}
+    rows = cast("Mapping[str, Any]", value)
+    read = {name: first_number(one, below(rows, name, "score")) for name, one in rows.items()}
+    return {name: one for name, one in read.items() if one is not None}
+
+
+_AXES = {
+    "loops": (("loops", "max"), "max_loops"),
+    "workers": (("workers", "max"), "max_total_workers"),
+    "tokens": (("tokens", "max"), "max_total_tokens"),
+    "tool_calls": (("tool_calls", "max"), "max_tool_calls"),
+    "wall_seconds": (("wall_time", "max_s"), "max_wall_time"),
+    "depth": (("depth", "max"), "max_depth"),
+}
+
+
+def _caps(final: Mapping[str, Any], manifest: Mapping[str, Any]) -> Caps:
+    """What a run could use: nested as real runs have it, or flat, or by its manifest."""
+    found = {
+        axis: first_number(
+            below(final, *nested), final.get(flat), manifest.get(flat), getattr(USUAL, axis)
+        )
+        for axis, (nested, flat) in _AXES.items()
+    }
+    return Caps(**{axis: int(value or 0) for axis, value in found.items()})
+
+
+def _observed(final: Mapping[str, Any]) -> float:
+    names = ("wall_time_elapsed_s", "elapsed_s", "observed_wall_time", "wall_time_s")
+    flat = [final.get(name) for name in names]
+    return first_number(below(final, "wall_time", "elapsed_s"), *flat) or 0.0
+
+
+def _model(places: list[Mapping[str, Any]], *names: str) -> str:
+    found = (text_in(place.get(name)) for place in places for name in names)
+    return next(filter(None, found), "")

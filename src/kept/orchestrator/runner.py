@@ -1,0 +1,236 @@
+"""An agent run as one execution of a `Runner`: the texts of a candidate, on the task of a case.
+
+All that happens inside is journalled in the scope of the execution: what the task came with, every
+call, every moment, and what was delivered. A resume begins again, with an empty workspace, and is
+served from there until the first reply that is missing.
+"""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.ports import Scope
+from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem, Usage
+from kept.evaluators.tools.shared_files import OUTPUT, SharedFiles
+from kept.orchestrator.budget import AXES, most
+from kept.orchestrator.kit import Kit
+from kept.orchestrator.loop import Loop
+from kept.orchestrator.phases import run_phases
+from kept.orchestrator.record import AgentRun, Critique, Deliverable
+from kept.orchestrator.refine.findings import findings_in
+from kept.orchestrator.state import Assignment, Course
+from kept.orchestrator.status import COMPLETED, FAILED, is_limit, status_of
+from kept.orchestrator.stopping import Stop, Stoppable
+from kept.orchestrator.story import Ended, Hearer, Moment, Story, record_of
+from kept.orchestrator.telling import raised_line
+
+INPUT = "input"
+"""The folder of the workspace that holds what the task came with."""
+
+FINDING = "finding"
+"""The role of what is wrong with a run, in its trace."""
+
+DELIVERED = "delivered"
+"""The branch of a run's scope that holds what it delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a task came with, as it was read once."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    usage: Usage = FREE
+
+
+AssignmentOf = Callable[[Case], Assignment]
+"""What a case is about, without its files."""
+
+FilesOf = Callable[[Case], Mapping[str, bytes]]
+"""The files of a case, read from where they are; asked once in the life of a run."""
+
+Measures = Callable[[AgentRun], Mapping[str, float]]
+
+
+def _let_it_be(reason: str) -> None:
+    """Nobody goes on with it."""
+
+
+class _NotRaisedError(Exception):
+    """A limit is what it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRunner:
+    """Implements `kept.core.ports.Runner`."""
+
+    kit: Kit
+    assignment_of: AssignmentOf
+    files_of: FilesOf
+    measures: Measures
+    closes: Callable[[], Awaitable[None]]
+    limited: Callable[[str], None] = _let_it_be
+    """Told of the limit that ended a run; may raise to leave it open."""
+    hear: Hearer | None = None
+    stop: Stop = field(default_factory=Stop)
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Run it once, to whatever end; a `Failure` is one of infrastructure."""
+        scope = Stoppable(scope, self.stop)
+        given = await self._given(case, scope)
+        if isinstance(given, Failure):
+            return given
+        assignment = replace(self.assignment_of(case), inputs=given.files)
+        files = SharedFiles()
+        files.apply({f"{INPUT}/{path}": data for path, data in given.files.items()}, files.stamp())
+        story = Story(scope, self.hear)
+        await story.tell(lambda: Moment(began=self._began(assignment)))
+        texts = {**self.kit.prompts, **candidate.texts}
+        loop = Loop(self.kit, texts, assignment, files, scope)
+        loop.story = story
+        sitting = 0
+        delivered = await self._to_its_end(loop, story, files, scope, sitting)
+        while not isinstance(delivered, Failure) and await self._raised(loop, story):
+            sitting += 1
+            delivered = await self._to_its_end(loop, story, files, scope, sitting)
+        if isinstance(delivered, Failure):
+            return delivered
+        record = record_of(story.moments)
+        assert record is not None, "a run that has ended has begun"
+        if is_limit(record.reason):
+            self.limited(record.reason)
+        return delivered._replace(
+            output=json.dumps(record.final_result, ensure_ascii=False, default=str),
+            metrics=self.measures(record),
+            trace=_trace(record),
+        )
+
+    async def _to_its_end(
+        self, loop: Loop, story: Story, files: SharedFiles, scope: Scope, sitting: int
+    ) -> Rollout | Failure:
+        reason: str | Failure = ""
+        if not sitting:
+            reason = await run_phases(self.kit, files, scope.branch("phases"), story)
+        reason = reason or await loop.run()
+        if isinstance(reason, Failure):
+            return reason
+        delivered = await self._deliver(files, scope, sitting)
+        if not isinstance(delivered, Failure):
+            await story.tell(lambda: Moment(ended=self._ended(reason, loop, delivered.files)))
+        return delivered
+
+    async def _raised(self, loop: Loop, story: Story) -> bool:
+        """Whether the limit that ended it is a higher one now, or was in an earlier sitting."""
+        ended = story.moments[-1].ended
+        if ended is None or (axis := AXES.get(ended.reason)) is None:
+            return False
+        more, limits = self.kit.raised, loop.ledger.limits
+
+        def make() -> Moment:
+            if more is None or most(more, axis) <= most(limits, axis):
+                raise _NotRaisedError
+            return Moment(raised=more)
+
+        try:
+            moment = await story.tell(make)
+        except _NotRaisedError:
+            return False
+        assert moment.raised is not None, "nothing else follows an end"
+        loop.raise_to(moment.raised)
+        self.kit.say(raised_line(limits, moment.raised))
+        return True
+
+    async def close(self) -> None:
+        """Let go of scratch folders and the like."""
+        await self.closes()
+
+    async def _given(self, case: Case, scope: Scope) -> Given | Failure:
+        async def read() -> Given | Failure:
+            try:
+                return Given(self.files_of(case))
+            except OSError as error:
+                message = f"cannot read `{error.filename}`: {error.strerror}"
+                return Failure("harness", "infrastructure", message)
+
+        return await scope.branch(INPUT).call({"inputs": case.id}, Given, read, 0.0)
+
+    async def _deliver(self, files: SharedFiles, scope: Scope, sitting: int) -> Rollout | Failure:
+        """What stands in the output folder, written down as what the execution brought back."""
+
+        async def gather() -> Rollout:
+            return Rollout(files=files.below(OUTPUT))
+
+        return await scope.branch(DELIVERED).call(
+            {"delivered": sitting or True}, Rollout, gather, 0.0
+        )
+
+    def _began(self, assignment: Assignment) -> AgentRun:
+        kit = self.kit
+        return AgentRun(
+            run_id=assignment.run_id,
+            task=assignment.task,
+            models=kit.models,
+            limits=kit.limits,
+            started=kit.clock.time(),
+            inputs=tuple(sorted(assignment.inputs)),
+            parent_run_id=assignment.parent_run_id,
+            tags=assignment.tags,
+        )
+
+    def _ended(self, reason: str, loop: Loop, files: Mapping[str, bytes]) -> Ended:
+        course = loop.course
+        declared = {path for one in course.plan for path in one.required_outputs}
+        deliverables = tuple(
+            Deliverable(
+                path=path,
+                bytes=len(data),
+                sha256=hashlib.sha256(data).hexdigest(),
+                declared=path in declared,
+            )
+            for path, data in files.items()
+        )
+        end = course.end
+        words = end.reason if reason == FAILED and end is not None and end.reason else ""
+        return Ended(
+            status=status_of(reason.partition(":")[0], delivered=any(files.values())),
+            reason=f"{reason}: {words}" if words else reason,
+            t=self.kit.clock.time(),
+            budget=loop.ledger.snapshot(),
+            deliverables=deliverables,
+            critique=_critique(course),
+            final_result=dict(end.final_result) if end else {},
+            confidence=end.confidence if end and reason == COMPLETED else None,
+            used=loop.ledger.usage,
+        )
+
+
+def _critique(course: Course) -> Critique | None:
+    """Of the whole run: what critics say together of the work that stands; None without any."""
+    said = [one.critique for one in course.standing() if one.critique is not None]
+    if not said:
+        return None
+    return Critique(
+        score=sum(one.score for one in said) / len(said),
+        defects=tuple(defect for one in said for defect in one.defects),
+        prescriptions=tuple(words for one in said for words in one.prescriptions),
+        summary=" ".join(one.summary for one in said if one.summary),
+    )
+
+
+def _trace(record: AgentRun) -> tuple[TraceItem, ...]:
+    """The run in a few lines; its moments have all of it."""
+    turns = [
+        TraceItem("turn", f"{one.number}: {one.decision.kind if one.decision else 'no decision'}")
+        for one in record.iterations
+    ]
+    wrong = findings_in(record, 0.0).told()
+    return (
+        TraceItem("user", record.task),
+        *turns,
+        TraceItem("info", f"{record.status}: {record.reason}"),
+        *(TraceItem(FINDING, text, {"severity": severity}) for text, severity in wrong),
+    )

@@ -1,0 +1,1 @@
+"""Numeric search: the space, TPE, and when a phase ends."""

@@ -1,0 +1,239 @@
+"""What a numeric search may choose from: axes, each with its domain, and points of them.
+
+Numbers that are drawn are tidied, so that a config file does not fill up with digits that nobody
+asked for; what is written is what was drawn.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from kept.core.edit import SetValue
+from kept.core.proposal import Proposal
+from kept.core.values import NoSpan, Value
+from kept.spec.locate.locate import read_value
+
+DIGITS = 6
+"""Digits that a drawn number is tidied to: of the number on a log axis, else of the range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """From `low` to `high`, both included."""
+
+    low: float
+    high: float
+    whole: bool = False
+    log: bool = False
+    step: float | None = None
+
+    @property
+    def size(self) -> int | None:
+        """How many there are; None for a continuum."""
+        step = self.step or (1 if self.whole else None)
+        return None if step is None else int((self.high - self.low) / step + 1e-9) + 1
+
+    @property
+    def top(self) -> float:
+        """The greatest number that whole steps lead to."""
+        size = self.size
+        if size is None:
+            return self.high
+        # 0.1 × 3 is not 0.3
+        return float(f"{self.low + (size - 1) * (self.step or 1):.12g}")
+
+    def holds(self, value: Value) -> bool:
+        """Whether a value is a number of the right kind within the range."""
+        if isinstance(value, bool | str) or (self.whole and not isinstance(value, int)):
+            return False
+        return self.low <= value <= self.high
+
+    def at(self, share: float) -> Value:
+        """The number so far along the range, from 0 to 1."""
+        if self.log:
+            low, high = math.log(self.low), math.log(self.high)
+            return self.tidy(math.exp(low + share * (high - low)))
+        size = self.size
+        if size is not None:
+            return self.tidy(self.low + min(size - 1, int(share * size)) * (self.step or 1))
+        return self.tidy(self.low + share * (self.high - self.low))
+
+    def place(self, value: Value) -> float:
+        """How far along the range a value is, from 0 to 1."""
+        assert not isinstance(value, str)
+        if self.high == self.low:
+            return 0.0
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def tidy(self, value: float) -> Value:
+        """The number as it is written, still inside the range and on its grid."""
+        if self.step or self.whole:
+            step = self.step or 1
+            value = self.low + round((value - self.low) / step) * step
+            value = float(f"{min(max(value, self.low), self.top):.12g}")
+            return round(value) if self.whole else value
+        if self.log:
+            value = float(f"{value:.{DIGITS}g}")
+        else:
+            value = round(value, DIGITS - math.floor(math.log10(self.high - self.low or 1.0)))
+        return float(min(max(value, self.low), self.high))
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """One of several values."""
+
+    values: tuple[Value, ...]
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.values)
+
+    def holds(self, value: Value) -> bool:
+        """Whether a value is one of them."""
+        return self.index(value) is not None
+
+    def index(self, value: Value) -> int | None:
+        """Which of them a value is; `true` is not 1, and 1.0 is."""
+        kind = _kind(value)
+        found = (n for n, v in enumerate(self.values) if v == value and _kind(v) == kind)
+        return next(found, None)
+
+    def at(self, share: float) -> Value:
+        """The value so far along the list, from 0 to 1."""
+        return self.values[min(self.size - 1, int(share * self.size))]
+
+
+def _kind(value: Value) -> type:
+    return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A value in a file, and what it may be."""
+
+    file: str
+    path: str
+    domain: Numbers | Choices
+    default: Value | None = None
+    """What holds where the file does not say; None where it must."""
+
+
+Point = tuple[Value, ...]
+"""A value for every axis, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Values that follow others: all of them sum to 1."""
+
+    leaders: tuple[int, ...]
+    """The axes that are followed, by their places."""
+    members: tuple[tuple[str, str, float], ...]
+    """File, path, and share of what the leaders leave."""
+
+    def edits(self, point: Point) -> Iterator[SetValue]:
+        """What the members are at a point."""
+        left = 1 - math.fsum(_number(point[at]) for at in self.leaders)
+        given: list[float] = []
+        for number, (file, path, share) in enumerate(self.members, 1):
+            # the last one takes what rounding leaves
+            ends = number == len(self.members)
+            value = round(left - math.fsum(given), 9) if ends else round(left * share, DIGITS)
+            given.append(max(0.0, value))
+            yield SetValue(file, path, given[-1])
+
+
+def _number(value: Value) -> float:
+    assert not isinstance(value, str)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """All points."""
+
+    axes: tuple[Axis, ...]
+    rests: tuple[Rest, ...] = ()
+
+    @property
+    def size(self) -> int | None:
+        """How many points there are; None for a continuum."""
+        sizes = [axis.domain.size for axis in self.axes]
+        return None if None in sizes else math.prod(size for size in sizes if size is not None)
+
+    def read(self, texts: Mapping[str, str]) -> Point | NoSpan:
+        """The point at which texts stand; the reason when one of its values is not to be had."""
+        point: list[Value] = []
+        for axis in self.axes:
+            value = read_value(axis.file, texts.get(axis.file, ""), axis.path)
+            if isinstance(value, NoSpan):
+                if axis.default is None or value.why != "target missing":
+                    return value
+                value = axis.default
+            point.append(value)
+        return tuple(point)
+
+    def edits(self, point: Point) -> tuple[SetValue, ...]:
+        """What makes texts stand at a point.
+
+        Every axis, also where the value is there already: an edit that is rebased then still makes
+        the point it was meant to make. What follows them comes behind.
+        """
+        pairs = zip(self.axes, point, strict=True)
+        own = [SetValue(axis.file, axis.path, value) for axis, value in pairs]
+        return (*own, *(edit for rest in self.rests for edit in rest.edits(point)))
+
+    def meant(self, proposal: Proposal | None) -> Point | None:
+        """The point that a proposal makes; None when it is not one of ours."""
+        edits = proposal.edits if proposal else ()
+        values = {(e.path, e.key): e.value for e in edits if isinstance(e, SetValue)}
+        point = tuple(values.get((axis.file, axis.path)) for axis in self.axes)
+        return None if None in point else tuple(value for value in point if value is not None)
+
+    def holds(self, point: Point) -> bool:
+        """Whether a point is inside."""
+        return all(a.domain.holds(value) for a, value in zip(self.axes, point, strict=True))
+
+    def draw(self, chance: random.Random) -> Point:
+        """A point, all alike probable; on a log axis, all magnitudes alike."""
+        return tuple(axis.domain.at(chance.random()) for axis in self.axes)
+
+    def all(self) -> Iterator[Point]:
+        """Every point of a space that has a size."""
+        domains = [axis.domain for axis in self.axes]
+        return product(*(_members(domain) for domain in domains))
+
+    def distance(self, one: Point, other: Point) -> float:
+        """How far two points are apart, each axis from 0 to 1."""
+        return sum(
+            abs(axis.domain.place(a) - axis.domain.place(b))
+            if isinstance(axis.domain, Numbers)
+            else float(a != b)
+            for axis, a, b in zip(self.axes, one, other, strict=True)
+        )
+
+    def words(self, point: Point, before: Point) -> str:
+        """Describe what a point changes; numbers in three digits unless they look alike."""
+        rows = zip(self.axes, before, point, strict=True)
+        return ", ".join(
+            f"{axis.path} {_change(was, now)}" for axis, was, now in rows if was != now
+        )
+
+
+def _change(was: Value, now: Value) -> str:
+    short = [f"{one:.3g}" if isinstance(one, float) else str(one) for one in (was, now)]
+    return " → ".join(short) if short[0] != short[1] else f"{was} → {now}"
+
+
+def _members(domain: Numbers | Choices) -> list[Value]:
+    if isinstance(domain, Choices):
+        return list(domain.values)
+    assert domain.size is not None
+    step = domain.step or 1
+    return [domain.tidy(domain.low + n * step) for n in range(domain.size)]

@@ -1,0 +1,120 @@
+"""The cases of an agent as runner and scorer take them, and what they say as messages."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kept.core.case import Case
+from kept.core.model import Image, Message
+from kept.core.rollout import Failure
+from kept.evaluators.tools.reading import read_document
+from kept.evaluators.tools.unreadable import Unreadable
+from kept.recipes.agent_config.spec.case_files import BrokenCase
+from kept.recipes.agent_config.spec.cases import ArgumentSpec, FileSpec, TestCaseSpec, TurnSpec
+
+
+def case_of(spec: TestCaseSpec) -> Case:
+    """A case with the names that the file has for its parts."""
+    data: dict[str, Any] = {"name": spec.name}
+    if spec.evaluations is not None:
+        data["evaluations"] = [metric.model_dump() for metric in spec.evaluations]
+    if spec.turns is None:
+        return Case(spec.name or "", data | _turn(spec.exchanges[0]))
+    return Case(spec.name or "", data | {"turns": [_turn(turn) for turn in spec.turns]})
+
+
+def _turn(turn: TurnSpec) -> dict[str, Any]:
+    said = turn.model_dump(exclude={"expected_tools", "evaluations", "files"}, exclude_none=True)
+    if turn.expected_tools is not None:
+        said["expected_tools"] = [
+            {
+                "name": one.name,
+                "args": {name: _argument(value) for name, value in one.args.items()},
+                "count": one.count,
+                "match": one.match,
+            }
+            for one in turn.expected_tools
+        ]
+    if turn.evaluations is not None:
+        said["evaluations"] = [metric.model_dump() for metric in turn.evaluations]
+    if turn.files:
+        said["files"] = [file.model_dump(exclude_none=True) for file in turn.files]
+    return said
+
+
+def _argument(value: ArgumentSpec) -> object:
+    return value.value if value.kind == "literal" else {value.kind: value.value}
+
+
+def all_cases(specs: Sequence[TestCaseSpec], broken: Sequence[BrokenCase]) -> tuple[Case, ...]:
+    """All of them as they stand in the file: who is no case is told of as one that cannot run."""
+    found = [case_of(spec) for spec in specs]
+    for one in broken:
+        found.insert(one.number, Case(one.name, {"name": one.name}))
+    return tuple(found)
+
+
+class Inputs:
+    """What cases say, with the files that go with it; each file is read once."""
+
+    def __init__(
+        self, folder: Path, specs: Sequence[TestCaseSpec], broken: Sequence[BrokenCase] = ()
+    ) -> None:
+        self._folder = folder
+        self._specs: Mapping[str, TestCaseSpec] = {spec.name or "": spec for spec in specs}
+        self._read: dict[str, tuple[Message, ...] | Failure] = {
+            one.name: Failure("harness", "infrastructure", one.why, tried=True) for one in broken
+        }
+
+    async def of(self, case: Case) -> tuple[Message, ...] | Failure:
+        """What a case says, in order."""
+        if case.id not in self._read:
+            spec = self._specs[case.id]
+            if any(turn.files for turn in spec.exchanges):
+                # a long document takes its time, and others should not wait for it
+                self._read[case.id] = await asyncio.to_thread(self._messages, spec)
+            else:
+                self._read[case.id] = self._messages(spec)
+        return self._read[case.id]
+
+    def problems(self) -> list[tuple[str, str]]:
+        """Files that are not there, each with the case that wants it."""
+        wanted = (
+            (spec.name or "", file)
+            for spec in self._specs.values()
+            for turn in spec.exchanges
+            for file in turn.files
+        )
+        return [(name, problem) for name, file in wanted if (problem := self._lacks(file))]
+
+    def _lacks(self, file: FileSpec) -> str:
+        if file.url is not None:
+            return f"`{file.url}` would have to be fetched; save it beside the agent, as `path`"
+        there = file.path is not None and (self._folder / file.path).is_file()
+        return "" if there else f"there is no file `{file.path}`"
+
+    def _messages(self, spec: TestCaseSpec) -> tuple[Message, ...] | Failure:
+        try:
+            return tuple(self._message(turn) for turn in spec.exchanges)
+        except Unreadable as error:
+            # part of the case, so no candidate is to blame
+            return Failure("harness", "infrastructure", f"case `{spec.name}`: {error}")
+
+    def _message(self, turn: TurnSpec) -> Message:
+        parts, images = [turn.input], list[Image]()
+        for file in turn.files:
+            document = read_document(
+                self._folder / str(file.path),
+                kind=file.type,
+                pages=file.pages,
+                sheet=file.sheet,
+                range=file.range,
+            )
+            images += document.images
+            about = f" ({file.description})" if file.description else ""
+            if document.text:
+                parts.append(f"[{Path(str(file.path)).name}]{about}\n{document.text}")
+            elif about:
+                parts.append(f"[{Path(str(file.path)).name}]{about}")
+        return Message("user", "\n\n".join(parts), tuple(images))

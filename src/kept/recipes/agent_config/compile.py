@@ -1,0 +1,267 @@
+"""From an agent.yaml to a plan that runs its cases and measures them."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.budget import Budget
+from kept.core.case import Cases
+from kept.core.exchange import PASSED
+from kept.core.model import Message, ModelRequest
+from kept.core.objective import Objective
+from kept.core.plan import Plan
+from kept.core.ports import Model
+from kept.core.rollout import Failure
+from kept.core.schedules.schedule import MEASURE, Turns
+from kept.errors import SetupError
+from kept.evaluators.metrics.code_grader import grader_warnings, problem_with_grader
+from kept.evaluators.metrics.config import keyed, read_metrics
+from kept.evaluators.metrics.dialogue import DialogueScorer
+from kept.evaluators.metrics.measuring import Means
+from kept.evaluators.runners.dialogue import DialogueRunner
+from kept.gates.sweep import Sweep
+from kept.models.config import ModelConfig
+from kept.models.connect import connect
+from kept.models.roles import connect_uncached, is_priced, probes_of
+from kept.models.tool_loop import Agent
+from kept.proposers.measured import SEED_ALONE
+from kept.recipes.agent_config.cases import Inputs, all_cases
+from kept.recipes.agent_config.depends import depends_on
+from kept.recipes.agent_config.measuring import all_metrics, metric_problems, metric_warnings
+from kept.recipes.agent_config.spec.llm import NEVER_ASKED, LlmSpec
+from kept.recipes.agent_config.spec.metrics import CodeMetricSpec, is_judged
+from kept.recipes.agent_config.spec.read import ParsedAgent, ReadAgent, parse_agent, read_agent
+from kept.recipes.agent_config.spec.variables import hidden_settings, shown_settings
+from kept.recipes.agent_config.tools import Toolbox, tool_models, tool_problems, tool_warnings
+from kept.recipes.evaluate.compile import Wanted, as_sweep
+from kept.recipes.recipes import Compiled
+from kept.recipes.task.prompts import metric_prompt_files, metric_prompts
+from kept.spec.locate.locate import locate
+from kept.spec.yaml import Loc
+
+WORKERS = 8
+"""Cases in flight at once, where nobody says."""
+
+PATIENCE = 10
+"""Calls of a model that may take as long as they can, before an exchange is given up."""
+
+WAITS = 120.0
+"""Seconds more, in which a call that fails is tried again: an outage must end as one."""
+
+
+def compile_agent(
+    path: Path,
+    wanted: Wanted,
+    overrides: Sequence[str] = (),
+    *,
+    workers: int | None = None,
+    force: bool = False,
+    strict: bool = False,
+) -> Compiled:
+    """The plan of an agent; raises `SpecError` with everything that is wrong with it.
+
+    Unless it is strict, a row of a case file that is no case is a case that cannot be run. Where it
+    is, nothing is run, and a key that the file has no use for may be missing.
+    """
+    read = read_agent(path, overrides, lenient=not strict)
+    check_agent(read, runs=not strict)
+    plan = plan_of(read, wanted, overrides, force=force)
+    spec = read.agent.spec
+    at_once = workers or spec.execution.parallel_test_cases or WORKERS
+    told = {"name": spec.name, "agent": _about(read)}
+    plan = as_sweep(replace(plan, workers=at_once), wanted, told)
+    return Compiled(plan, agent_warnings(read))
+
+
+def agent_warnings(read: ReadAgent) -> tuple[str, ...]:
+    """What should be known of an agent before it is run."""
+    tools = tool_warnings(read.agent.spec, read.place.folder)
+    metrics = (*metric_warnings(read), *grader_warnings(_graders(read)))
+    warnings = (*read.warnings, *tools, *metrics, *_unpriced(read))
+    return tuple(dict.fromkeys(warnings))
+
+
+def plan_of(
+    read: ReadAgent,
+    wanted: Wanted,
+    overrides: Sequence[str] = (),
+    *,
+    force: bool = False,
+    needed: Collection[str] | None = None,
+) -> Plan:
+    """What an agent and its cases make; without metrics that are `needed` a case has no score."""
+    agent, folder = read.agent, read.place.folder
+    spec = agent.spec
+    seed = Candidate(agent.texts)
+    toolbox = Toolbox(folder, force=force)
+    turns = max((len(case.exchanges) for case in read.cases), default=1)
+    timeout = wanted.timeout or turns * PATIENCE * spec.execution.llm_timeout + WAITS
+    candidates, inputs = Agents(read, toolbox), Inputs(folder, read.cases, read.broken)
+    return Plan(
+        recipe="agent",
+        seed=seed,
+        rules=Rules({name: Artifact(name) for name in seed.texts}),
+        cases=Cases(holdout=all_cases(read.cases, read.broken)),
+        runner=DialogueRunner(candidates.of, inputs.of, toolbox.close, timeout),
+        scorer=_scorer(read, needed),
+        objective=Objective(PASSED, "maximize", (0.0, 1.0)),
+        proposers=(SEED_ALONE,),
+        schedule=Turns(MEASURE, 1),
+        gate=Sweep(),
+        budget=Budget(),
+        locate=locate,
+        inputs=depends_on(read),
+        facts={
+            "spec": str(read.place.path.resolve()),
+            "set": shown_settings(overrides),
+            "set_again": hidden_settings(overrides),
+            "id": spec.name,
+            "source": str(folder.resolve()),
+        },
+        worst_seconds=timeout,
+        probes=probes_of(llm.config(folder) for _, llm in models_of(read)),
+    )
+
+
+class Agents:
+    """Agents as candidates have them; the last few are kept, for their cases come in a row."""
+
+    def __init__(self, read: ReadAgent, toolbox: Toolbox) -> None:
+        self._place = read.place
+        self._first = read.agent
+        self._toolbox = toolbox
+        self._models: dict[ModelConfig, Model] = {}
+        self._known: dict[str, Agent] = {}
+
+    async def of(self, candidate: Candidate) -> Agent | Failure:
+        """The agent that a candidate makes, or why it makes none."""
+        if candidate.id not in self._known:
+            agent = await self._made(candidate)
+            if isinstance(agent, Failure):
+                return agent
+            while len(self._known) > 64:
+                del self._known[next(iter(self._known))]
+            self._known[candidate.id] = agent
+        return self._known[candidate.id]
+
+    async def _made(self, candidate: Candidate) -> Agent | Failure:
+        parsed = self._first
+        if candidate.texts != parsed.texts:
+            again = parse_agent(self._place, candidate.texts)
+            if isinstance(again, tuple):
+                return Failure("crash", "candidate", "; ".join(map(str, again)))
+            parsed = again
+        tools = await self._toolbox.tools(parsed)
+        if isinstance(tools, Failure):
+            return tools
+        config = parsed.model_config(self._place.folder)
+        if config not in self._models:
+            self._models[config] = connect_uncached(config)
+        request = request_of(parsed)
+        return Agent(self._models[config], request, tools, parsed.spec.max_turns)
+
+
+def request_of(agent: ParsedAgent) -> ModelRequest:
+    """What every request of an agent has in common."""
+    model = agent.spec.model
+    return ModelRequest(
+        (Message("system", agent.instructions.text),),
+        schema=agent.response_format or {},
+        temperature=model.temperature,
+        top_p=model.top_p,
+        max_tokens=model.max_tokens,
+        effort=agent.spec.effort,
+    )
+
+
+def _scorer(read: ReadAgent, needed: Collection[str] | None) -> DialogueScorer:
+    spec, folder = read.agent.spec, read.place.folder
+    metrics = read_metrics([metric.model_dump() for metric in spec.metrics])
+    judges: dict[ModelConfig, Model] = {}
+
+    def judge_of(said: Mapping[str, object] | None) -> Model | None:
+        shared = spec.evaluations.model if spec.evaluations else None
+        llm = LlmSpec.model_validate(said) if said else shared or spec.model
+        config = llm.config(folder, timeout=spec.execution.llm_timeout)
+        if config not in judges:
+            judges[config] = connect_uncached(config)
+        return judges[config]
+
+    prompts = metric_prompts(read.source)
+    means = Means(judge_of, folder, spec.execution.llm_timeout, prompts)
+    return DialogueScorer(metrics, means, needed)
+
+
+def check_agent(read: ReadAgent, *, cases: bool = True, runs: bool = True) -> None:
+    """Report what only looking further tells: models, tools, graders, files of cases.
+
+    Without `cases` it is known already that they are not in order. Without `runs` an agent whose
+    `auth_provider` uses no key is in order without one, which its warning says.
+    """
+    source, spec, folder = read.source, read.agent.spec, read.place.folder
+    if cases and not read.cases:
+        hint = "give `test_cases`, `test_cases_file`, or the case files of `optimizer`"
+        source.report(("test_cases",), "there are no test cases", hint)
+    for number, problem, hint in tool_problems(spec, folder):
+        source.report(("tools", number), problem, hint)
+    for loc, llm in models_of(read):
+        if not runs and llm.auth_provider in NEVER_ASKED and llm.api_key is None:
+            continue
+        try:
+            connect(llm.config(folder))
+        except SetupError as error:
+            source.report(loc, error.message, error.hint)
+    for loc, problem in metric_problems(read):
+        source.report(loc, problem)
+    for grader, loc in _graders(read).items():
+        if problem := problem_with_grader(grader, folder):
+            source.report(loc, problem)
+    metric_prompts(source)
+    for name, problem in Inputs(folder, read.cases).problems():
+        source.report(("test_cases",), f"case `{name}`: {problem}")
+    source.check()
+
+
+def models_of(read: ReadAgent) -> Iterator[tuple[Loc, LlmSpec]]:
+    """The models that are asked, each with where it stands."""
+    spec = read.agent.spec
+    yield ("model",), spec.model
+    for number, metric in enumerate(spec.metrics):
+        if metric.enabled and is_judged(metric):
+            judge = spec.judge_of(metric)
+            if judge is not spec.model:
+                yield ("evaluations", "metrics", number, "model"), judge
+    yield from tool_models(spec, read.place.folder)
+
+
+def _graders(read: ReadAgent) -> dict[str, Loc]:
+    """Functions that grade, each with the first place that names it."""
+    found: dict[str, Loc] = {}
+    for loc, metric in all_metrics(read):
+        if isinstance(metric, CodeMetricSpec) and metric.enabled:
+            found.setdefault(metric.grader, (*loc, "grader") if len(loc) > 1 else loc)
+    return found
+
+
+def _unpriced(read: ReadAgent) -> Iterator[str]:
+    folder = read.place.folder
+    configs = {llm.config(folder).name: llm.config(folder) for _, llm in models_of(read)}
+    for name, config in configs.items():
+        if not is_priced(config):
+            yield f"the price of `{name}` is not known: what it costs is not counted"
+
+
+def _about(read: ReadAgent) -> dict[str, Any]:
+    """What a reader of the report wants to know of the agent."""
+    spec = read.agent.spec
+    metrics = keyed(read_metrics([metric.model_dump() for metric in spec.metrics]))
+    return {
+        "model": spec.model.full_name,
+        "temperature": spec.model.temperature,
+        "prompt_version": read.agent.instructions.version,
+        "metrics": [key for key, _ in metrics],
+        "tools": [tool.name for tool in spec.tools],
+        "prompts": list(metric_prompt_files(read.source).values()),
+    }

@@ -1,0 +1,199 @@
+"""The two agents that improve an agent's texts: where their files lie, and what is made of them.
+
+Each is an agent.yaml in small. They are put into a project when they are first needed, for people
+to change, and never written over. What they may be told of the agent besides is chosen here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from kept.errors import JournalError, Problem, SetupError, SpecError
+from kept.models.config import ModelConfig
+from kept.models.roles import connect_role, is_priced
+from kept.models.window import room_of
+from kept.proposers.asking import Asked
+from kept.proposers.critique import DIAGNOSIS, REVISION, Critique, Further
+from kept.proposers.texts import TextAxis, body_of
+from kept.recipes.agent_config.compile import request_of
+from kept.recipes.agent_config.spec.read import ReadAgent, read_agent
+from kept.recipes.task.hashing import digest, hash_of
+from kept.spec.source import Source
+from kept.spec.yaml import YamlFault, read_yaml
+from kept.store.files import make_folder, open_private
+
+Part = Literal["critic", "applier"]
+
+FOLDER = Path("optimizer") / "agents"
+"""Below the folder that Kept has in a project."""
+
+THEIRS = Path(".holodeck") / FOLDER
+"""Beside an agent: where HoloDeck would have them. What lies there comes first."""
+
+HELPER_FILES = "helper_files"
+"""The fact with the digests of the files of critic and applier, by path."""
+
+_READ: Mapping[Part, Mapping[str, Any]] = {"critic": DIAGNOSIS, "applier": REVISION}
+"""What each must answer with."""
+
+_USELESS = ("tools", "evaluations", "test_cases", "test_cases_file")
+"""Parts of an agent.yaml that such an agent has no use for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """One of the two."""
+
+    path: Path
+    asked: Asked
+    config: ModelConfig
+    texts: Mapping[str, str]
+    """What it is made of, as it stands on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Critics:
+    """Both, with their models connected."""
+
+    critic: Helper
+    applier: Helper
+    further: Further
+    """What the critic may read of the agent besides."""
+
+    def make(self, axes: Iterable[TextAxis], min_confidence: float) -> Critique:
+        """The proposer that they are together."""
+        by_path = {axis.path: axis for axis in axes}
+        both = (self.critic.asked, self.applier.asked)
+        return Critique(by_path, *both, min_confidence, further=self.further)
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """What a run depends on, by the names that a person knows."""
+        both = {"critic.yaml": self.critic, "applier.yaml": self.applier}
+        return {name: hash_of(dict(one.texts)) for name, one in both.items()}
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Digests of the files that both are made of, by path."""
+        both = (self.critic, self.applier)
+        paths = [one.path.parent / name for one in both for name in one.texts]
+        return {str(path.resolve()): digest(path) for path in paths}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be known before a run."""
+        configs = {one.config.name: one.config for one in (self.critic, self.applier)}
+        return tuple(
+            f"the price of `{name}` is not known: what it costs is not counted"
+            for name, config in configs.items()
+            if not is_priced(config)
+        )
+
+
+def read_critics(read: ReadAgent, home: Path, *, writes: bool = True) -> Critics:
+    """Both of a project whose Kept folder is `home`; a `SpecError` with all that is wrong.
+
+    Where nothing is to be written, what is not there yet is read where it would come from.
+    """
+    found: dict[Part, Helper] = {}
+    problems: list[Problem] = []
+    for part in _READ:
+        try:
+            found[part] = _read(part, read, _place(part, read.place.folder, home, writes))
+        except SpecError as error:
+            problems += error.problems
+    if problems:
+        raise SpecError(problems)
+    further = partial(further_texts, read.place.path.name)
+    return Critics(found["critic"], found["applier"], further)
+
+
+def further_texts(name: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """What models read of an agent, by what it is; nothing else of its file, which has secrets."""
+    try:
+        data = read_yaml(texts[name]).data
+    except YamlFault:
+        data = None
+    spec = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    return {title: text for title, text in _further(spec, texts, name) if text.strip()}
+
+
+def _further(
+    spec: Mapping[str, Any], texts: Mapping[str, str], name: str
+) -> Iterator[tuple[str, str]]:
+    yield "The agent's instructions", _text(spec.get("instructions"), "inline")
+    tools = spec.get("tools")
+    for tool in cast("list[object]", tools) if isinstance(tools, list) else ():
+        for key in ("description", "template"):
+            yield f"The {key} of its tool `{_text(tool, 'name')}`", _text(tool, key)
+    for path, text in texts.items():
+        if path != name:
+            yield f"The agent's file `{path}`", body_of(text)
+
+
+def _text(block: object, key: str) -> str:
+    value = cast("dict[str, object]", block).get(key) if isinstance(block, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _place(part: Part, beside: Path, home: Path, writes: bool) -> Path:
+    """Where the file lies; put there where there is none, and that may be."""
+    theirs = beside / THEIRS / f"{part}.yaml"
+    if theirs.is_file():
+        return theirs
+    path = home / FOLDER / f"{part}.yaml"
+    ours = files("kept").joinpath(f"ui/scaffold/optimizer/{part}.yaml")
+    if not writes:
+        return path if path.is_file() else Path(str(ours))
+    text = ours.read_text(encoding="utf-8")
+    try:
+        make_folder(path.parent)
+        with open(path, "x", encoding="utf-8", opener=open_private) as file:
+            file.write(text)
+    except FileExistsError:
+        pass  # a person's, or from before
+    except OSError as error:
+        hint = "make the folder writable, or point KEPT_HOME at one that is"
+        raise JournalError(f"cannot write {path}: {error.strerror}", hint=hint) from error
+    return path
+
+
+def _read(part: Part, read: ReadAgent, path: Path) -> Helper:
+    own = read_agent(path, serves=read)
+    source, agent = own.source, own.agent
+    given = cast("dict[str, object]", read_yaml(agent.texts[path.name]).data)
+    for key in _USELESS:
+        if key in given:
+            source.report((key,), f"the {part} has no use for this")
+    schema = _schema(source, part, agent.response_format)
+    # in the agent's folder, for the model may be the agent's own
+    config = agent.model_config(read.place.folder)
+    model = None
+    try:
+        model = connect_role(part, config)
+    except SetupError as error:
+        source.report(("model",), error.message, error.hint)
+    source.check()
+    assert model is not None  # or else there was a problem
+    asked = Asked(model, replace(request_of(agent), schema=schema), room_of(config))
+    return Helper(path, asked, config, agent.texts)
+
+
+def _schema(source: Source, part: Part, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """What the reply is held to: all that is read of it, and what else a person wants."""
+    wanted = _READ[part]
+    if given is None:
+        return wanted
+    if given.get("type") == "json_schema":
+        # as the wire of a provider has it
+        given = cast("Mapping[str, Any]", given.get("json_schema") or given).get("schema") or {}
+    asked = cast("Any", given).get("required") or ()
+    lacks = [name for name in wanted["required"] if name not in asked]
+    if lacks:
+        named = ", ".join(f"`{name}`" for name in lacks)
+        hint = "leave `response_format` out, and the reply is held to what is read of it"
+        source.report(("response_format",), f"the {part} must be required to say {named}", hint)
+    return cast("Mapping[str, Any]", given)

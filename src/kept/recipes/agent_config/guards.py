@@ -1,0 +1,120 @@
+"""The guard of a tuned agent: nothing but what was named may change in its file.
+
+Proposers of ours set values by their paths and could do no more. But a candidate may also be merged
+from several, or come from a proposer that nobody has written yet, and an agent.yaml says where
+requests go and with which key.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from kept.core.artifact import Candidate
+from kept.core.ports import Guard
+from kept.proposers.demos import Layout
+from kept.spec.locate.nodes import plain
+from kept.spec.locate.path import Selector, parse_path
+from kept.spec.yaml import YamlFault, read_yaml
+
+_NOTHING = object()
+
+
+class OnlyAxes:
+    """Implements `kept.core.ports.Guard`."""
+
+    name = "axes"
+
+    def __init__(self, file: str, paths: frozenset[str]) -> None:
+        """`paths` are those that may change in that file, as axes spell them."""
+        self._file = file
+        self._paths = paths
+
+    def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
+        """The first value that changed and is on no axis."""
+        old, new = seed.texts[self._file], candidate.texts.get(self._file)
+        if new is None:
+            return f"there is no {self._file} any more"
+        if old == new:
+            return None
+        try:
+            before, after = read_yaml(old).data, read_yaml(new).data
+        except YamlFault as fault:
+            return f"{self._file} is no YAML any more: {fault.message}"
+        allowed = {place for path in self._paths for place in _places(after, path)}
+        first, last = dict(_leaves(before, ())), dict(_leaves(after, ()))
+        for place in dict.fromkeys((*first, *last)):
+            same = first.get(place, _NOTHING) == last.get(place, _NOTHING)
+            if not same and not any(place[: len(one)] == one for one in allowed):
+                return f"`{_shown(place)}` changed, and is on no axis"
+        return None
+
+
+class WithoutExamples:
+    """A guard that does not look at the marked stretch of examples, which train cases fill."""
+
+    def __init__(self, inner: Guard, layout: Layout) -> None:
+        self._inner = inner
+        self._layout = layout
+        self.name = inner.name
+
+    def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
+        """What the guard says of the rest."""
+        return self._inner.check(seed, incumbent, self._bare(candidate))
+
+    def _bare(self, candidate: Candidate) -> Candidate:
+        texts = dict(candidate.texts)
+        for path, text in texts.items():
+            region = self._layout.region(text)
+            if region is not None:
+                texts[path] = text.replace(region, "")
+        return Candidate(texts)
+
+
+Place = tuple[str | int, ...]
+
+
+def _leaves(data: object, place: Place) -> Iterator[tuple[Place, object]]:
+    if isinstance(data, Mapping):
+        for key, value in cast("Mapping[Any, object]", data).items():
+            yield from _leaves(value, (*place, str(key)))
+    elif isinstance(data, list):
+        yield (*place, "length"), len(cast("list[object]", data))
+        for number, value in enumerate(cast("list[object]", data)):
+            yield from _leaves(value, (*place, number))
+    else:
+        yield place, data
+
+
+def _places(data: object, path: str) -> Iterator[Place]:
+    """Where a path leads in a file."""
+    parts = parse_path(path)
+    if isinstance(parts, str):
+        return
+    place: Place = ()
+    for part in parts:
+        if isinstance(part, Selector):
+            rows = cast("list[Any]", data) if isinstance(data, list) else []
+            found = [n for n, row in enumerate(rows) if _has(row, part)]
+            if len(found) != 1:
+                return
+            data, place = rows[found[0]], (*place, found[0])
+        else:
+            there = cast("Any", data)
+            try:
+                data = there[part]
+            except (KeyError, IndexError, TypeError):
+                data = None
+            place = (*place, part)
+    yield place
+
+
+def _has(row: object, selector: Selector) -> bool:
+    if not isinstance(row, Mapping):
+        return False
+    return plain(cast("Mapping[str, object]", row).get(selector.field)) == selector.value
+
+
+def _shown(place: Place) -> str:
+    shown = ""
+    for part in place:
+        shown += f"[{part}]" if isinstance(part, int) else f".{part}" if shown else part
+    return shown

@@ -1,0 +1,1 @@
+"""Files that a tuning of an agent.yaml writes."""

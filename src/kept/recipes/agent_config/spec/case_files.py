@@ -1,0 +1,243 @@
+"""The test cases of an agent: from its agent.yaml or from a file beside it, each with a name."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+
+from kept.core.case import SPLITS, Split
+from kept.core.parsing import parse_json
+from kept.errors import Problem
+from kept.recipes.agent_config.spec.cases import MAX_CASES, TestCaseSpec
+from kept.recipes.agent_config.spec.config import Config, lay_under
+from kept.recipes.agent_config.spec.texts import check_there
+from kept.recipes.agent_config.spec.variables import fill_in, tell_once
+from kept.spec.base import Model
+from kept.spec.files import near_file
+from kept.spec.load import said, validate
+from kept.spec.source import Source, kind_of
+from kept.spec.yaml import Document, Loc, YamlFault, read_yaml
+
+KEY = "test_cases"
+FILE = ("test_cases_file",)
+
+OPTIMIZER: Loc = ("evaluations", "optimizer")
+"""Where an agent.yaml says how it is tuned, and may name files of cases."""
+
+
+_ROW = re.compile(rf"^{KEY}\[(\d+)\]")
+"""How the path of a problem begins that is one row's."""
+
+_STAND_IN = {"input": "?"}
+"""What is read in the place of a row that is no case, so that the others keep their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenCase:
+    """A row of a file that is no case."""
+
+    number: int
+    """Which row, from 0."""
+    name: str
+    problems: tuple[Problem, ...]
+
+    @property
+    def why(self) -> str:
+        """All that is wrong with it."""
+        return "; ".join(map(str, self.problems))
+
+
+class CaseFileSpec(Model):
+    """A file of test cases."""
+
+    test_cases: Annotated[tuple[TestCaseSpec, ...], Field(strict=False, max_length=MAX_CASES)]
+
+
+def read_case_file(
+    source: Source,
+    name: str,
+    config: Config,
+    loc: Loc = FILE,
+    *,
+    call: str = "case",
+    lenient: bool = False,
+) -> tuple[tuple[TestCaseSpec, ...], tuple[BrokenCase, ...]]:
+    """The cases of a file that a place names; what is wrong is reported, every row of it.
+
+    `call` is what a case without a name is called, with its number. Where it is lenient and some
+    rows are cases, the others are handed back in place of a report.
+    """
+    path = source.folder / name
+    document = _document(source, path, name, loc)
+    if document is None:
+        return (), ()
+    file = Source(path, document)
+    file.folder = source.folder  # paths in it begin where those of the agent.yaml do
+    unset = fill_in(file)
+    lay_under(file, config)
+    cases = _read(file, call)
+    tell_once(file, unset)
+    broken: tuple[BrokenCase, ...] = ()
+    if lenient and file.problems:
+        cases, broken = _apart(file, call)
+    if not cases and not file.problems:
+        source.report(loc, f"`{name}` holds no cases")
+    source.problems += file.problems
+    return cases, broken
+
+
+def read_split_files(
+    source: Source, config: Config, *, lenient: bool = False
+) -> tuple[dict[Split, tuple[TestCaseSpec, ...]], tuple[BrokenCase, ...]]:
+    """The cases of the files that `optimizer` names, by split; problems are reported."""
+    splits: dict[Split, tuple[TestCaseSpec, ...]] = {}
+    broken: list[BrokenCase] = []
+    first: dict[str, Split] = {}
+    rows = 0
+    for split in SPLITS:
+        loc = (*OPTIMIZER, f"{split}_cases_file")
+        name = said(source, loc)
+        if not isinstance(name, str) or not name.strip() or "\0" in name:
+            continue
+        call = split_name(name, split)
+        cases, bad = read_case_file(source, name, config, loc, call=call, lenient=lenient)
+        for case in cases:
+            if case.name in first:
+                message = f"the name `{case.name}` stands in the {first[case.name]} cases too"
+                source.report(loc, message, "give each case to one of them")
+            first.setdefault(case.name or "", split)
+        splits[split] = cases
+        broken += (replace(one, number=rows + one.number) for one in bad)
+        rows += len(cases) + len(bad)
+    return splits, tuple(broken)
+
+
+def split_name(file: str, split: Split) -> str:
+    """What cases without a name are called: two files would both have a `case-1`."""
+    stem = Path(file).stem
+    return stem if split in stem else f"{stem}-{split}"
+
+
+def _read(file: Source, call: str) -> tuple[TestCaseSpec, ...]:
+    spec = validate(file, CaseFileSpec)
+    return named(file, spec.test_cases, call) if spec else ()
+
+
+def _apart(file: Source, call: str) -> tuple[tuple[TestCaseSpec, ...], tuple[BrokenCase, ...]]:
+    """Rows that are cases, and those that are not; nothing where it is not rows that are wrong."""
+    rows = cast("list[object]", cast("dict[str, Any]", file.data).get(KEY))
+    given: dict[int, object] = {}
+    problems: list[Problem] = []
+    cases: tuple[TestCaseSpec, ...] = ()
+    while file.problems:
+        # once a row is in order, more may be found of others: names that stand twice
+        problems += file.problems
+        found = {_row(problem) for problem in file.problems} - given.keys()
+        if None in found or not found or len(given) + len(found) >= len(rows):
+            file.problems[:] = problems
+            return (), ()
+        for number in cast("set[int]", found):
+            given[number], rows[number] = rows[number], dict(_STAND_IN)
+        file.problems.clear()
+        cases = _read(file, call)
+    sound = [case for number, case in enumerate(cases) if number not in given]
+    taken = {case.name for case in sound}
+    broken: list[BrokenCase] = []
+    for number, row in sorted(given.items()):
+        own = cast("dict[str, object]", row).get("name") if isinstance(row, dict) else None
+        name = own if isinstance(own, str) and own.strip() and own not in taken else None
+        why = tuple(problem for problem in problems if _row(problem) == number)
+        broken.append(BrokenCase(number, name or cases[number].name or "", why))
+        taken.add(broken[-1].name)
+    return tuple(sound), tuple(broken)
+
+
+def _row(problem: Problem) -> int | None:
+    found = _ROW.match(problem.path)
+    return int(found[1]) if found else None
+
+
+def named(
+    source: Source, cases: Sequence[TestCaseSpec], call: str = "case"
+) -> tuple[TestCaseSpec, ...]:
+    """The cases with a name each; names that stand twice, and files that are gone, are reported."""
+    first: dict[str, int] = {}
+    for number, case in enumerate(cases):
+        _check_files(source, (KEY, number), case)
+        if case.name is None:
+            continue
+        if case.name in first:
+            place = source.where((KEY, first[case.name], "name"))
+            message = f"the name `{case.name}` stands twice, first in {place}"
+            source.report((KEY, number, "name"), message)
+        first.setdefault(case.name, number)
+    made: list[TestCaseSpec] = []
+    for number, case in enumerate(cases, 1):
+        name = case.name or _free(f"{call}-{number}", first)
+        made.append(case if case.name else case.model_copy(update={"name": name}))
+    return tuple(made)
+
+
+def _free(name: str, taken: Mapping[str, int]) -> str:
+    while name in taken:
+        name += "'"
+    return name
+
+
+def _check_files(source: Source, loc: Loc, case: TestCaseSpec) -> None:
+    for number_of_turn, turn in enumerate(case.exchanges):
+        below = (*loc, "turns", number_of_turn) if case.turns is not None else loc
+        for number, file in enumerate(turn.files):
+            if file.path is not None:
+                check_there(source, (*below, "files", number, "path"), file.path)
+
+
+def _document(source: Source, path: Path, name: str, loc: Loc) -> Document | None:
+    """A file as if its list of cases stood below the key that an agent.yaml has for them."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        document = _of_json(text) if path.suffix == ".json" else read_yaml(text)
+    except OSError as error:
+        hint = None if path.exists() else near_file(path)
+        source.report(loc, f"cannot read `{name}`: {error.strerror}", hint)
+        return None
+    except UnicodeDecodeError:
+        source.report(loc, f"`{name}` is not UTF-8 text")
+        return None
+    except YamlFault as fault:
+        kind = "JSON" if path.suffix == ".json" else "YAML"
+        place = Source(path, Document(None))
+        place.report_line(fault.line, f"not {kind}: {fault.message}", fault.hint)
+        source.problems += place.problems
+        return None
+    data = cast("Any", document.data)
+    if isinstance(data, dict):
+        return document
+    if data is not None and not isinstance(data, list):
+        source.report(loc, f"`{name}` is {kind_of(data)}, not a list of cases")
+        return None
+    return Document(
+        {KEY: cast("object", data) or []},
+        {(KEY, *at): line for at, line in document.lines.items()},
+        [((KEY, *at), line) for at, line in document.doubles],
+        {(KEY, *at) for at in document.templates},
+    )
+
+
+def _of_json(text: str) -> Document:
+    try:
+        data: Any = parse_json(text)
+    except json.JSONDecodeError as error:
+        raise YamlFault(error.lineno, error.msg) from error
+    except ValueError as error:
+        raise YamlFault(1, str(error)) from error
+    try:
+        # nearly all JSON is YAML too, and that says where things stand
+        lines = read_yaml(text).lines
+    except YamlFault:
+        lines = {}
+    return Document(cast("object", data), lines)

@@ -1,0 +1,261 @@
+"""What a config.yaml says for all agents of a folder, or of a user.
+
+An agent.yaml comes before the environment, that before the config.yaml beside it, and that before
+the user's own in ~/.holodeck.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+
+from kept import settings
+from kept.errors import Problem
+from kept.models.providers import PROVIDERS
+from kept.recipes.agent_config.spec.agent import ExecutionSpec
+from kept.recipes.agent_config.spec.carried import DeploymentSpec
+from kept.recipes.agent_config.spec.llm import LlmDefaults
+from kept.recipes.agent_config.spec.tools import McpToolSpec
+from kept.recipes.agent_config.spec.variables import fill_in, tell_once
+from kept.recipes.agent_config.spec.words import Loose, Words
+from kept.spec.base import Model
+from kept.spec.load import said, validate
+from kept.spec.source import Source, read_source
+from kept.spec.yaml import Loc, YamlFault, read_yaml
+
+NAMES = ("config.yaml", "config.yml")
+
+_MODELS = ("model", "embedding_provider", "reranker_model", "context_model")
+"""Keys that hold a model."""
+_FREE = ("turn_config", "parameters", "response_format", "optimizer", "args")
+"""Keys that hold what they like."""
+_YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+_SAME = {"postgresql": "postgres"}
+
+
+class VectorstoreSpec(Model):
+    """A database that tools name."""
+
+    provider: Words
+    connection_string: Words | None = None
+    options: Loose | None = None
+
+
+class ConfigSpec(Model):
+    """A whole config.yaml."""
+
+    providers: dict[str, LlmDefaults] | None = None
+    vectorstores: dict[str, VectorstoreSpec] | None = None
+    execution: ExecutionSpec | None = None
+    deployment: DeploymentSpec | None = None
+    mcp_servers: Annotated[tuple[McpToolSpec, ...], Field(strict=False)] | None = None
+    """Servers that every agent has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the config files say together, and where each value stands."""
+
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    where: Mapping[Loc, str] = field(default_factory=dict[Loc, str])
+    problems: tuple[Problem, ...] = ()
+
+    def said_at(self, loc: Loc) -> str:
+        """`file:line` of a value, or of what holds it."""
+        sizes = range(len(loc), 0, -1)
+        return next((self.where[loc[:n]] for n in sizes if loc[:n] in self.where), "config.yaml:1")
+
+
+def read_config(folder: Path) -> Config:
+    """What holds for an agent in a folder; its problems are in it."""
+    data: dict[str, Any] = {}
+    where: dict[Loc, str] = {}
+    problems: list[Problem] = []
+    for place in (settings.user_home() / ".holodeck", folder):
+        file = next((place / name for name in NAMES if (place / name).is_file()), None)
+        source = _source(file) if file else None
+        if source is None:
+            continue
+        unset = fill_in(source)
+        validate(source, ConfigSpec)
+        tell_once(source, unset)
+        problems += source.problems
+        if not source.problems:
+            _merge(data, source, (), where)
+    return Config(data, where, tuple(problems))
+
+
+def _source(file: Path) -> Source | None:
+    """A config file; None for one that says nothing, which is no mistake here."""
+    try:
+        if read_yaml(file.read_text(encoding="utf-8-sig")).data is None:
+            return None
+    except (UnicodeDecodeError, YamlFault, OSError):
+        pass  # told below
+    return read_source(file)
+
+
+def _merge(into: dict[str, Any], source: Source, loc: Loc, where: dict[Loc, str]) -> None:
+    """Lay a source over what is there, mapping by mapping."""
+    for key, value in cast("dict[str, Any]", said(source, loc)).items():
+        here = (*loc, key)
+        where[here] = source.where(here)
+        if isinstance(cast("object", value), dict) and isinstance(into.get(key), dict):
+            _merge(into[key], source, here, where)
+        else:
+            into[key] = value
+            where.update((below, source.where(below)) for below in _below(value, here))
+
+
+def _below(value: object, loc: Loc) -> Iterator[Loc]:
+    pairs: Any = ()
+    if isinstance(value, dict):
+        pairs = cast("dict[str, object]", value).items()
+    elif isinstance(value, list):
+        pairs = enumerate(cast("list[object]", value))
+    for key, inner in pairs:
+        yield (*loc, key)
+        yield from _below(inner, (*loc, key))
+
+
+def lay_under(source: Source, config: Config) -> None:
+    """Put under an agent.yaml, or a file of its cases, what it does not say itself."""
+    data = cast("dict[str, Any]", source.data)
+    own = data.get("model")
+    for loc, block in _blocks(data, ()):
+        _lay_model(source, loc, block, config)
+        if loc[0] == "tools" and "provider" not in block and isinstance(own, dict):
+            # a tool may say only what is different from the agent's own model
+            _put_all(source, loc, block, cast("dict[str, Any]", own), source.where(("model",)))
+
+
+def lay_agent(source: Source, config: Config) -> None:
+    """The same for what only an agent.yaml has: execution, databases by name, servers."""
+    lay_under(source, config)
+    data = cast("dict[str, Any]", source.data)
+    _lay_execution(source, data, config)
+    tools = data.get("tools")
+    for number, tool in enumerate(cast("list[Any]", tools) if isinstance(tools, list) else ()):
+        given = cast("dict[str, Any]", tool) if isinstance(tool, dict) else {}
+        if isinstance(given.get("database"), str):
+            _lay_database(source, ("tools", number, "database"), given, config)
+    _lay_servers(source, data, config)
+    if "deployment" in config.data and "deployment" not in data:
+        data["deployment"] = config.data["deployment"]
+        source.override(("deployment",), config.said_at(("deployment",)))
+
+
+def lend(source: Source, lender: Source) -> None:
+    """Put under an agent that works for another what it does not say: its model, how it is run."""
+    data = cast("dict[str, Any]", source.data)
+    for part in ("model", "execution"):
+        given, own = said(lender, (part,)), data.get(part)
+        block = cast("dict[str, Any]", {} if own is None else own)
+        if isinstance(given, dict) and isinstance(own, dict | None) and "provider" not in block:
+            data[part] = block
+            _put_all(source, (part,), block, cast("dict[str, Any]", given), lender.where((part,)))
+
+
+def _blocks(value: object, loc: Loc) -> Iterator[tuple[Loc, dict[str, Any]]]:
+    """Every mapping that names a model, and where it stands."""
+    if isinstance(value, list):
+        for number, item in enumerate(cast("list[object]", value)):
+            yield from _blocks(item, (*loc, number))
+    elif isinstance(value, dict):
+        for key, inner in cast("dict[str, object]", value).items():
+            if key in _MODELS and isinstance(inner, dict):
+                yield (*loc, key), cast("dict[str, Any]", inner)
+            elif key not in _FREE:
+                yield from _blocks(inner, (*loc, key))
+
+
+def _lay_model(source: Source, loc: Loc, block: dict[str, Any], config: Config) -> None:
+    name = block.get("provider")
+    providers = cast("dict[str, dict[str, Any]]", config.data.get("providers") or {})
+    keys = [key for key, entry in providers.items() if name in (key, entry["provider"])]
+    if not isinstance(name, str) or not keys:
+        return
+    key = name if name in keys else keys[0]
+    entry = providers[key]
+    if name not in PROVIDERS:
+        block["provider"] = entry["provider"]
+    for word, value in entry.items():
+        if word not in block:
+            block[word] = value
+            source.override((*loc, word), config.said_at(("providers", key, word)))
+
+
+def _put_all(
+    source: Source, loc: Loc, block: dict[str, Any], under: dict[str, Any], where: str
+) -> None:
+    for word, value in under.items():
+        if word not in block:
+            block[word] = value
+            source.override((*loc, word), where)
+
+
+def _lay_database(source: Source, loc: Loc, tool: dict[str, Any], config: Config) -> None:
+    stores = cast("dict[str, dict[str, Any]]", config.data.get("vectorstores") or {})
+    name = tool["database"]
+    if name not in stores:
+        known = f"there are {', '.join(stores)}" if stores else "a config.yaml has `vectorstores`"
+        source.report(loc, f"there is no vectorstore `{name}`", known)
+        tool["database"] = None
+        return
+    store = stores[name]
+    provider = store["provider"].lower()
+    made = {"provider": _SAME.get(provider, provider)}
+    if store.get("connection_string") is not None:
+        made["connection_string"] = store["connection_string"]
+    tool["database"] = {**made, **(store.get("options") or {})}
+    source.override(loc, config.said_at(("vectorstores", name)))
+
+
+def _lay_execution(source: Source, data: dict[str, Any], config: Config) -> None:
+    given = data.setdefault("execution", {})
+    if given is None:
+        given = data["execution"] = {}
+    if not isinstance(given, dict):
+        return
+    execution = cast("dict[str, Any]", given)
+    under = cast("dict[str, Any]", config.data.get("execution") or {})
+    for key in ExecutionSpec.model_fields:
+        variable = f"HOLODECK_{key.upper()}"
+        text = settings.variable(variable)
+        if key in execution:
+            continue
+        if text is not None:
+            execution[key] = _of_environment(key, text)
+            source.override(("execution", key), variable)
+        elif key in under:
+            execution[key] = under[key]
+            source.override(("execution", key), config.said_at(("execution", key)))
+
+
+def _of_environment(key: str, text: str) -> object:
+    """What a variable means for a key."""
+    kind = ExecutionSpec.model_fields[key].annotation
+    if kind is bool:
+        low = text.lower()
+        return True if low in _YES else False if low in _NO else text
+    if kind is str:
+        return text
+    try:
+        return read_yaml(text).data
+    except YamlFault:
+        return text
+
+
+def _lay_servers(source: Source, data: dict[str, Any], config: Config) -> None:
+    servers = cast("list[dict[str, Any]]", config.data.get("mcp_servers") or [])
+    if not servers or not isinstance(data.setdefault("tools", []), list):
+        return
+    tools = cast("list[Any]", data["tools"])
+    given = [cast("dict[str, object]", tool) for tool in tools if isinstance(tool, dict)]
+    names = {tool.get("name") for tool in given}
+    for number, server in enumerate(servers):
+        if server["name"] not in names:
+            source.override(("tools", len(tools)), config.said_at(("mcp_servers", number)))
+            tools.append(server)

@@ -1,0 +1,167 @@
+"""What the answers of an agent are measured by."""
+
+import re
+from typing import Annotated, Literal, cast
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from kept.recipes.agent_config.spec.llm import LlmSpec
+from kept.recipes.agent_config.spec.words import Loose, Share, Words
+from kept.spec.base import Count, Finite, Model, Texts, some
+
+Standard = Literal[
+    "groundedness",
+    "relevance",
+    "coherence",
+    "fluency",
+    "bleu",
+    "rouge",
+    "meteor",
+    "equality",
+    "numeric",
+]
+Rag = Literal[
+    "faithfulness",
+    "contextual_relevancy",
+    "contextual_precision",
+    "contextual_recall",
+    "answer_relevancy",
+]
+Param = Literal["input", "actual_output", "expected_output", "context", "retrieval_context"]
+Tolerance = Annotated[Finite, Field(ge=0)]
+
+_TOLD_BY = {"metric_type": "rag", "criteria": "geval", "grader": "code"}
+
+
+def _kind(value: object) -> object:
+    """A metric that does not say its type, with the one that its keys tell."""
+    if not isinstance(value, dict) or "type" in value:
+        return cast("object", value)
+    given = cast("dict[str, object]", value)
+    kind = next((kind for key, kind in _TOLD_BY.items() if key in given), "standard")
+    return {"type": kind, **given}
+
+
+def _grader(text: str) -> str:
+    if not re.fullmatch(r"\w+(\.\w+)*:\w+", text):
+        raise ValueError(
+            f"`{text}` is not a grader; write module:function, as in graders.money:near"
+        )
+    return text
+
+
+def _path(text: str) -> str:
+    if not re.fullmatch(r"(\w[\w-]*|\[\d+\])(\.\w[\w-]*|\[\d+\])*", text):
+        raise ValueError(f"`{text}` is not a path into an answer; write it as in a.b[0].c")
+    return text
+
+
+class MetricSpec(Model):
+    """What all metrics have in common."""
+
+    enabled: bool = True
+    fail_on_error: bool = False
+    """Whether a case fails where the metric itself does."""
+
+
+class StandardMetricSpec(MetricSpec):
+    """One of those that come with Kept."""
+
+    type: Literal["standard"]
+    metric: Standard
+    threshold: Finite | None = None
+    scale: Count | None = None
+    model: LlmSpec | None = None
+    retry_on_failure: Annotated[int, Field(ge=1, le=3)] | None = None
+    timeout_ms: Count | None = None
+    custom_prompt: Words | None = None
+    case_insensitive: bool = False
+    strip_whitespace: bool = False
+    strip_punctuation: bool = False
+    absolute_tolerance: Tolerance = 1e-6
+    relative_tolerance: Tolerance = 0.0
+    accept_percent: bool = False
+    accept_thousands_separators: bool = False
+    response_path: Annotated[Words, AfterValidator(_path)] | None = None
+    """Which part of an answer that is JSON is measured, as in `a.b[0].c`."""
+
+    @property
+    def key(self) -> str:
+        """What its scores are called."""
+        return self.metric
+
+
+class GEvalMetricSpec(MetricSpec):
+    """Criteria in words, judged by a model."""
+
+    type: Literal["geval"]
+    name: Words
+    criteria: Words
+    evaluation_steps: Texts | None = None
+    evaluation_params: Annotated[tuple[Param, ...], Field(strict=False), AfterValidator(some)] = (
+        "actual_output",
+    )
+    strict_mode: bool = False
+    threshold: Share | None = None
+    model: LlmSpec | None = None
+
+    @property
+    def key(self) -> str:
+        """What its scores are called."""
+        return self.name
+
+
+class RagMetricSpec(MetricSpec):
+    """How well what was found was used, or was found."""
+
+    type: Literal["rag"]
+    metric_type: Rag
+    threshold: Share = 0.5
+    include_reason: bool = True
+    model: LlmSpec | None = None
+
+    @property
+    def key(self) -> str:
+        """What its scores are called."""
+        return self.metric_type
+
+
+class CodeMetricSpec(MetricSpec):
+    """A function of yours."""
+
+    type: Literal["code"]
+    grader: Annotated[Words, AfterValidator(_grader)]
+    threshold: Finite | None = None
+    name: Words | None = None
+
+    @property
+    def key(self) -> str:
+        """What its scores are called."""
+        return self.name or self.grader.partition(":")[2]
+
+
+AnyMetricSpec = Annotated[
+    Annotated[
+        StandardMetricSpec | GEvalMetricSpec | RagMetricSpec | CodeMetricSpec,
+        Field(discriminator="type"),
+    ],
+    BeforeValidator(_kind),
+]
+Metrics = Annotated[tuple[AnyMetricSpec, ...], Field(strict=False), AfterValidator(some)]
+
+
+class EvaluationsSpec(Model):
+    """The metrics of an agent, where a case or a turn has none of its own."""
+
+    model: LlmSpec | None = None
+    """Who judges, unless a metric says."""
+    metrics: Metrics
+    optimizer: Loose | None = None
+    """How the agent is tuned: looked at by who does that, in `optimizer.py`."""
+
+
+def is_judged(metric: AnyMetricSpec) -> bool:
+    """Whether a model is asked for its opinion."""
+    if isinstance(metric, StandardMetricSpec):
+        return metric.metric in ("groundedness", "relevance", "coherence", "fluency")
+    return not isinstance(metric, CodeMetricSpec)

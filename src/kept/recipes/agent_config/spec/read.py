@@ -1,0 +1,285 @@
+"""From an agent.yaml to what can be run: the spec, its texts, its cases.
+
+`read_agent` reads it from the disk. `parse_agent` reads one that a candidate has changed, by the
+same rules and with the same config; the cases are not a candidate's to change.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.case import Split
+from kept.core.parsing import parse_json
+from kept.core.words import count
+from kept.errors import Problem, SpecError
+from kept.models.config import ModelConfig
+from kept.recipes.agent_config.spec.agent import AgentSpec, InstructionsSpec
+from kept.recipes.agent_config.spec.case_files import (
+    FILE,
+    KEY,
+    BrokenCase,
+    named,
+    read_case_file,
+    read_split_files,
+)
+from kept.recipes.agent_config.spec.cases import TestCaseSpec
+from kept.recipes.agent_config.spec.config import Config, lay_agent, lend, read_config
+from kept.recipes.agent_config.spec.texts import (
+    Instructions,
+    Texts,
+    check_there,
+    inline_of,
+    instructions_of,
+)
+from kept.recipes.agent_config.spec.tools import (
+    FunctionToolSpec,
+    HierarchicalDocumentToolSpec,
+    McpToolSpec,
+    PromptToolSpec,
+    VectorstoreToolSpec,
+)
+from kept.recipes.agent_config.spec.variables import fill_in, tell_once, uses_of, without_secrets
+from kept.recipes.agent_config.spec.warn import warnings_of
+from kept.spec.load import said, section, validate
+from kept.spec.source import Source, kind_of, read_source, source_of
+from kept.spec.yaml import Loc, YamlFault, read_yaml
+
+TOLD = 5
+"""Cases that are not run, of which a warning each says why; the report has all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlace:
+    """What stays as it is whatever a candidate says."""
+
+    path: Path
+    overrides: tuple[str, ...] = ()
+    config: Config = field(default_factory=Config)
+    variables: frozenset[tuple[Loc, str]] = frozenset()
+    """What the environment is asked for, and where; a candidate may ask for no more."""
+
+    @property
+    def folder(self) -> Path:
+        """Where paths begin."""
+        return self.path.absolute().parent
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedAgent:
+    """One agent, in order."""
+
+    spec: AgentSpec
+    instructions: Instructions
+    response_format: Mapping[str, Any] | None
+    prompts: Mapping[str, str]
+    """Templates of prompt tools by the names of the tools."""
+    texts: Mapping[str, str]
+    """What it is made of, by paths relative to its folder; the agent.yaml first."""
+
+    def model_config(self, folder: Path) -> ModelConfig:
+        """The agent's own model, for those who call it."""
+        spec = self.spec
+        return spec.model.config(folder, timeout=spec.execution.llm_timeout, effort=spec.effort)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAgent:
+    """An agent.yaml as it stands on the disk."""
+
+    source: Source
+    place: AgentPlace
+    agent: ParsedAgent
+    cases: tuple[TestCaseSpec, ...]
+    """Each with a name that no other has."""
+    warnings: tuple[str, ...] = ()
+    broken: tuple[BrokenCase, ...] = ()
+    """Rows of a file that are no cases."""
+    splits: Mapping[Split, tuple[TestCaseSpec, ...]] = field(
+        default_factory=dict[Split, tuple[TestCaseSpec, ...]]
+    )
+    """The same cases by split, where the files of `optimizer` are all that there is."""
+
+
+def read_agent(
+    path: Path,
+    overrides: Sequence[str] = (),
+    serves: ReadAgent | None = None,
+    *,
+    lenient: bool = False,
+    partial: bool = False,
+) -> ReadAgent:
+    """An agent with its cases; raises `SpecError` with everything that is wrong.
+
+    One that serves another goes by that one's config files, and by its model unless it names one.
+    Where it is lenient, rows of a case file that are no cases keep nobody from the others. With
+    `partial` problems stay with the source for the caller to raise, unless there is no agent.
+    """
+    if path.is_symlink():
+        # its files lie beside the file itself: a `best.yaml` leads to one of several candidates
+        path = path.resolve()
+    source = read_source(path, overrides)
+    variables = frozenset(uses_of(source.data))
+    config = read_config(source.folder) if serves is None else serves.place.config
+    if serves is not None:
+        lend(source, serves.source)
+    place = AgentPlace(path, tuple(overrides), config, variables)
+    source.problems += place.config.problems
+    # as it stands on the disk, without what is laid over or filled in
+    text = path.read_text(encoding="utf-8-sig")
+    agent = _agent(source, place, {path.name: text})
+    cases, broken, splits = _cases(source, agent, place.config, lenient)
+    if source.problems:
+        source.problems += (problem for one in broken for problem in one.problems)
+    source.problems[:] = map(without_secrets, source.problems)
+    if agent is None or not partial:
+        source.check()
+    assert agent is not None  # or else there was a problem
+    broken = tuple(
+        replace(one, problems=tuple(map(without_secrets, one.problems))) for one in broken
+    )
+    warnings = (*_not_run(broken), *warnings_of(agent.spec, cases))
+    return ReadAgent(source, place, agent, cases, warnings, broken, splits)
+
+
+def _not_run(broken: Sequence[BrokenCase]) -> Iterator[str]:
+    for one in broken[:TOLD]:
+        yield f"the case `{one.name}` is not run: {one.why}"
+    if len(broken) > TOLD:
+        yield f"{count(len(broken) - TOLD, 'more case')} of the file are not run either"
+
+
+def parse_agent(place: AgentPlace, texts: Mapping[str, str]) -> ParsedAgent | tuple[Problem, ...]:
+    """The agent that a candidate's texts make, or what is wrong with them."""
+    try:
+        source = source_of(place.path, texts[place.path.name], place.overrides)
+        cast("dict[str, object]", source.data).pop(KEY, None)
+        _check_variables(source, place)
+        agent = _agent(source, place, texts)
+        source.check()
+    except SpecError as error:
+        return tuple(map(without_secrets, error.problems))
+    assert agent is not None  # or else there was a problem
+    return agent
+
+
+def _check_variables(source: Source, place: AgentPlace) -> None:
+    """Whoever wrote a candidate may not have the environment told to a model."""
+    for loc, name in uses_of(source.data):
+        if (loc, name) not in place.variables:
+            source.report(loc, f"the agent does not ask for the variable `{name}` here")
+    source.check()
+
+
+def _agent(source: Source, place: AgentPlace, given: Mapping[str, str]) -> ParsedAgent | None:
+    unset = fill_in(source)
+    lay_agent(source, place.config)
+    spec = validate(source, AgentSpec)
+    tell_once(source, unset)
+    _check_names(source)
+    name = place.path.name
+    texts = Texts(source, given)
+    texts.read[name] = given[name]
+    instructions = _instructions(source, texts)
+    schema = _response_format(source, texts)
+    if spec is None:
+        return None
+    prompts = dict(_prompts(spec, texts))
+    _check_tools(source, spec)
+    if instructions is None:
+        return None
+    return ParsedAgent(spec, instructions, schema, prompts, texts.read)
+
+
+def _instructions(source: Source, texts: Texts) -> Instructions | None:
+    spec = section(source, ("instructions",), InstructionsSpec)
+    if spec is None:
+        return None
+    if spec.file is None:
+        return inline_of(spec.inline or "")
+    text = texts.get(("instructions", "file"), spec.file)
+    if text is None:
+        return None
+    made = instructions_of(source, spec.file, text)
+    if not made.text.strip():
+        source.report(("instructions", "file"), f"`{spec.file}` says nothing")
+    return made
+
+
+def _response_format(source: Source, texts: Texts) -> Mapping[str, Any] | None:
+    loc = ("response_format",)
+    value = said(source, loc)
+    if not isinstance(value, str) or not value.strip():
+        return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    text = texts.get(loc, value)
+    if text is None:
+        return None
+    try:
+        data: object = parse_json(text) if value.endswith(".json") else read_yaml(text).data
+    except (ValueError, YamlFault) as error:
+        source.report(loc, f"`{value}` cannot be read: {error}")
+        return None
+    if not isinstance(data, dict):
+        source.report(loc, f"`{value}` holds {kind_of(data)}, not a JSON schema")
+        return None
+    return cast("dict[str, Any]", data)
+
+
+def _prompts(spec: AgentSpec, texts: Texts) -> Iterator[tuple[str, str]]:
+    for number, tool in enumerate(spec.tools):
+        if not isinstance(tool, PromptToolSpec):
+            continue
+        text = tool.template
+        if tool.file is not None:
+            text = texts.get(("tools", number, "file"), tool.file)
+        if text is not None:
+            yield tool.name, text
+
+
+def _check_names(source: Source) -> None:
+    """Tools are told apart by their names, and so no two have the same."""
+    tools = said(source, ("tools",))
+    first: dict[str, int] = {}
+    for number in range(len(cast("list[object]", tools)) if isinstance(tools, list) else 0):
+        loc = ("tools", number, "name")
+        name = said(source, loc)
+        if not isinstance(name, str):
+            continue
+        if name in first:
+            place = source.where(("tools", first[name], "name"))
+            source.report(loc, f"the name `{name}` stands twice, first in {place}")
+        first.setdefault(name, number)
+
+
+def _check_tools(source: Source, spec: AgentSpec) -> None:
+    for number, tool in enumerate(spec.tools):
+        loc = ("tools", number)
+        match tool:
+            case FunctionToolSpec():
+                check_there(source, (*loc, "file"), tool.file)
+            case VectorstoreToolSpec() | HierarchicalDocumentToolSpec():
+                check_there(source, (*loc, "source"), tool.source, folder=True)
+            case McpToolSpec(env_file=str(name)):
+                check_there(source, (*loc, "env_file"), name)
+            case _:
+                pass
+
+
+def _cases(
+    source: Source, agent: ParsedAgent | None, config: Config, lenient: bool
+) -> tuple[
+    tuple[TestCaseSpec, ...],
+    tuple[BrokenCase, ...],
+    Mapping[Split, tuple[TestCaseSpec, ...]],
+]:
+    """The agent's own cases, else those of the files that `optimizer` names."""
+    file, own = said(source, FILE), said(source, (KEY,))
+    name = file if isinstance(file, str) and "\0" not in file else ""
+    if name.strip() and own is None:
+        return (*read_case_file(source, name, config, lenient=lenient), {})
+    if own is None and file is None:
+        splits, broken = read_split_files(source, config, lenient=lenient)
+        return tuple(case for cases in splits.values() for case in cases), broken, splits
+    if agent is None or agent.spec.test_cases is None:
+        return (), (), {}
+    return named(source, agent.spec.test_cases), (), {}

@@ -1,0 +1,245 @@
+"""The tools that an agent.yaml gives its model."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from kept.models.providers import is_ours
+from kept.recipes.agent_config.spec.llm import LlmSpec
+from kept.recipes.agent_config.spec.words import Loose, Share, Words, one_of
+from kept.spec.base import Count, Model, OneOrMore, Seconds, Text, Texts
+
+MAX_TOOLS = 50
+
+Transport = Literal["stdio", "sse", "http", "websocket"]
+Command = Literal["npx", "node", "uvx", "docker", "python", "python3"]
+"""Programs that start an MCP server; `python` is Kept's own addition, for a server of yours."""
+
+DatabaseProvider = Literal[
+    "in-memory",
+    "qdrant",
+    "postgres",
+    "azure-ai-search",
+    "weaviate",
+    "chromadb",
+    "faiss",
+    "azure-cosmos-mongo",
+    "azure-cosmos-nosql",
+    "sql-server",
+    "pinecone",
+]
+Domain = Literal[
+    "none", "us_legislative", "au_legislative", "academic", "technical", "legal_contract"
+]
+
+
+Parameters = dict[str, Loose]
+"""What a tool takes: by name, the JSON schema of each."""
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[0-9A-Za-z_]+", text):
+        raise ValueError(f"`{text}` is not a name of a tool: letters, digits and _ make one")
+    return text
+
+
+def _address(text: str) -> str:
+    where = urlsplit(text)
+    if where.scheme == "http" and not is_ours(text):
+        raise ValueError("an address of another machine begins with https://")
+    if where.scheme not in ("http", "https", "ws", "wss") or not where.hostname:
+        raise ValueError("not an address: it begins with https://, wss:// or ws://")
+    return text
+
+
+def _any(parameters: Parameters) -> Parameters:
+    if not parameters:
+        raise ValueError("empty, where at least one was expected")
+    return parameters
+
+
+def _local(text: str) -> str:
+    if "://" in text:
+        raise ValueError("a source is a file or a folder of this machine")
+    return text
+
+
+Source = Annotated[Words, AfterValidator(_local)]
+
+
+class ToolSpec(Model):
+    """What all tools have in common."""
+
+    name: Annotated[Text, AfterValidator(_name)]
+    description: Words
+    """What the model is told of it."""
+    defer_loading: bool = True
+    """Carried: Kept offers every tool at once."""
+
+
+class FunctionToolSpec(ToolSpec):
+    """A function of a Python file."""
+
+    type: Literal["function"]
+    file: Words
+    function: Words
+    parameters: Parameters | None = None
+
+
+class DatabaseSpec(Model):
+    """Where an index is kept; keys that a provider has of its own are taken as they are."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    provider: DatabaseProvider
+    connection_string: Words | None = None
+    """May hold `${NAME}`: filled in by whoever connects."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The keys that the provider has of its own."""
+        return self.model_extra or {}
+
+
+class KeywordIndexSpec(Model):
+    """Where the words of an index are kept; carried, Kept's own is in memory."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    provider: Literal["in-memory", "opensearch"] = "in-memory"
+
+
+class VectorstoreToolSpec(ToolSpec):
+    """A search over documents by meaning."""
+
+    type: Literal["vectorstore"]
+    source: Source
+    vector_field: OneOrMore | None = None
+    meta_fields: Texts | None = None
+    chunk_size: Count | None = None
+    chunk_overlap: Annotated[int, Field(ge=0)] | None = None
+    embedding_model: Words | None = None
+    embedding_dimensions: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    database: DatabaseSpec | None = None
+    top_k: Annotated[int, Field(ge=1, le=100)] = 5
+    min_similarity_score: Share | None = None
+    record_path: Text | None = None
+    record_prefix: str | None = None
+    meta_prefix: str | None = None
+    id_field: Text | None = None
+    field_separator: str = "\n"
+    delimiter: Text | None = None
+
+
+class HierarchicalDocumentToolSpec(ToolSpec):
+    """A search over documents that keeps their structure: by meaning, by words, or both."""
+
+    type: Literal["hierarchical_document"]
+    source: Source
+    chunking_strategy: Literal["structure", "token"] = "structure"
+    max_chunk_tokens: Annotated[int, Field(ge=100, le=2000)] = 800
+    chunk_overlap: Annotated[int, Field(ge=0, le=200)] = 50
+    document_domain: Domain = "none"
+    max_subsection_depth: Count | None = None
+    search_mode: Literal["semantic", "keyword", "exact", "hybrid"] = "hybrid"
+    top_k: Annotated[int, Field(ge=1, le=100)] = 10
+    min_score: Share | None = None
+    semantic_weight: Share = 0.5
+    keyword_weight: Share = 0.3
+    exact_weight: Share = 0.2
+    rrf_k: Count = 60
+    contextual_embeddings: bool = True
+    context_max_tokens: Annotated[int, Field(ge=50, le=200)] = 100
+    context_concurrency: Annotated[int, Field(ge=1, le=50)] = 10
+    extract_definitions: bool = True
+    extract_cross_references: bool = True
+    enable_reranking: bool = False
+    reranker_model: LlmSpec | None = None
+    context_model: LlmSpec | None = None
+    embedding_model: Words | None = None
+    database: DatabaseSpec | None = None
+    keyword_index: KeywordIndexSpec | None = None
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """Weights that are shares of one, and a model for what needs one."""
+        names = ("semantic_weight", "keyword_weight", "exact_weight")
+        if said.get("search_mode") == "hybrid" and said.keys() >= set(names):
+            total = math.fsum(said[name] for name in names)
+            if abs(total - 1) > 1e-6:
+                yield f"weights of a hybrid search sum to 1; {_sum(said, names)} is {total:g}"
+            elif said["semantic_weight"] + said["keyword_weight"] == 0:
+                yield "a hybrid search needs `semantic_weight` or `keyword_weight`"
+        if said.get("enable_reranking") and said.get("reranker_model", "") is None:
+            yield "`enable_reranking` needs a `reranker_model`"
+
+
+def _sum(said: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    return " + ".join(f"{said[name]:g}" for name in names)
+
+
+class McpToolSpec(ToolSpec):
+    """A server of the Model Context Protocol, whose tools are offered."""
+
+    type: Literal["mcp"]
+    transport: Transport = "stdio"
+    command: Command | None = None
+    args: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    env: dict[str, str] | None = None
+    """May hold `${NAME}`: filled in by whoever starts the server."""
+    env_file: Words | None = None
+    encoding: Text = "utf-8"
+    url: Annotated[Text, AfterValidator(_address)] | None = None
+    headers: dict[str, str] | None = None
+    """May hold `${NAME}`: filled in by whoever connects."""
+    timeout: Seconds | None = None
+    sse_read_timeout: Seconds | None = None
+    terminate_on_close: bool | None = None
+    config: Loose | None = None
+    load_tools: bool = True
+    load_prompts: bool = True
+    request_timeout: Seconds = 60
+    is_retrieval: bool = False
+    """Whether what it gives back counts as passages that were found."""
+    registry_name: Text | None = None
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """What a transport needs."""
+        transport = said.get("transport")
+        if transport == "stdio" and said.get("command", "") is None:
+            yield "`transport: stdio` needs a `command`"
+        if transport not in (None, "stdio") and said.get("url", "") is None:
+            yield f"`transport: {transport}` needs a `url`"
+
+
+class PromptToolSpec(ToolSpec):
+    """A prompt that a model answers."""
+
+    type: Literal["prompt"]
+    template: Words | None = None
+    file: Words | None = None
+    parameters: Annotated[Parameters, AfterValidator(_any)]
+    model: LlmSpec | None = None
+    """By default the agent's own."""
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """One template."""
+        fault = one_of(said, ("template", "file"))
+        if fault:
+            yield fault
+
+
+AnyToolSpec = Annotated[
+    FunctionToolSpec
+    | VectorstoreToolSpec
+    | HierarchicalDocumentToolSpec
+    | McpToolSpec
+    | PromptToolSpec,
+    Field(discriminator="type"),
+]

@@ -1,0 +1,196 @@
+"""What of an agent may be tuned, and why the rest may not.
+
+A value may be tuned that changes what the agent does and nothing else: not how it is measured, not
+where anything is, nothing that may be a secret, and nothing for which an index or a server would
+have to be made again.
+"""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple, cast, get_args
+
+from pydantic import BaseModel
+
+from kept.recipes.agent_config.spec.agent import AgentSpec
+from kept.recipes.agent_config.spec.tools import (
+    AnyToolSpec,
+    HierarchicalDocumentToolSpec,
+    McpToolSpec,
+    PromptToolSpec,
+    VectorstoreToolSpec,
+)
+from kept.recipes.agent_config.spec.variables import may_be_secret
+from kept.spec.locate.path import Part, Selector, show_path
+from kept.spec.yaml import Loc
+
+WEIGHTS = ("semantic_weight", "keyword_weight", "exact_weight")
+"""Of a hybrid search: they sum to 1."""
+
+UNSET: Mapping[str, float] = {"top_p": 1.0, "min_score": 0.0, "min_similarity_score": 0.0}
+"""What it means to leave these out."""
+
+_MODEL = ("temperature", "top_p", "max_tokens", "name")
+_ENGINE = ("max_turns", "effort")
+_LOOKING: Mapping[type, Sequence[str]] = {
+    VectorstoreToolSpec: ("top_k", "min_similarity_score"),
+    HierarchicalDocumentToolSpec: ("search_mode", "top_k", "min_score", "rrf_k", *WEIGHTS),
+}
+"""What is decided for each query, by type of tool."""
+
+_AGAIN = "an index is taken in once for all candidates, and this would have it taken in again"
+_AWAY = "it leads elsewhere: another place is another agent"
+_NOTHING = "nothing that the agent does depends on it"
+_TEXT = "it is a text: make it a textual axis"
+
+_MEASURE = ("evaluations", "test_cases", "test_cases_file", "execution")
+_ELSEWHERE = (
+    *("provider", "endpoint", "api_version", "auth_provider", "database", "connection_string"),
+    *("url", "command", "args", "env_file", "transport", "file", "function", "source"),
+)
+_CARRIED = (
+    *("enable_reranking", "reranker_model", "extract_definitions", "extract_cross_references"),
+    "defer_loading",
+)
+
+
+class Found(NamedTuple):
+    """A value of an agent."""
+
+    value: Any
+    kind: object
+    """What the spec takes there; None where it takes anything."""
+    loc: Loc
+    """Where it stands, lists by numbers."""
+
+
+def look(spec: AgentSpec, parts: Sequence[Part]) -> Found | str:
+    """The value that a path leads to in an agent, as it counts; a sentence where there is none."""
+    found = Found(spec, AgentSpec, ())
+    for at, part in enumerate(parts):
+        below = _below(found, part)
+        if below is None:
+            return _missing(found, part, show_path(tuple(parts[:at])))
+        found = below
+    return found
+
+
+def _below(found: Found, part: Part) -> Found | None:
+    value, kind, loc = found
+    model = type(value) if isinstance(value, BaseModel) else _model_in(kind)
+    if isinstance(part, str) and model is not None:
+        if part not in model.model_fields:
+            return None
+        field = model.model_fields[part]
+        # what is not there counts by its default
+        default = None if field.is_required() else field.get_default()
+        inner = default if value is None else getattr(value, part)
+        return Found(inner, field.annotation, (*loc, part))
+    if isinstance(part, str) and isinstance(value, Mapping):
+        given = cast("Mapping[str, Any]", value)
+        return Found(given[part], None, (*loc, part)) if part in given else None
+    if isinstance(value, tuple | list):
+        rows = list(cast("Sequence[Any]", value))
+        for number, row in enumerate(rows):
+            if part == number or (isinstance(part, Selector) and _has(row, part)):
+                return Found(row, None, (*loc, number))
+    return None
+
+
+def _has(row: object, selector: Selector) -> bool:
+    value: object = getattr(row, selector.field, None)
+    return value is not None and str(value) == selector.value
+
+
+def _missing(found: Found, part: Part, here: str) -> str:
+    value, kind, _ = found
+    where = f"`{here}`" if here else "the agent"
+    model = type(value) if isinstance(value, BaseModel) else _model_in(kind)
+    if isinstance(part, str) and model is not None:
+        near = get_close_matches(part, [*model.model_fields], n=1)
+        return f"{where} has no `{part}`" + (f"; did you mean `{near[0]}`?" if near else "")
+    if isinstance(part, Selector) and isinstance(value, tuple):
+        known = [getattr(row, part.field, "") for row in cast("tuple[object, ...]", value)]
+        there = f", but {', '.join(f'`{name}`' for name in known)}" if known else ""
+        return f"{where} has none with `{part.field}` = `{part.value}`{there}"
+    return f"{where} has no `{show_path((part,))}`"
+
+
+def _model_in(kind: object) -> type[BaseModel] | None:
+    """The one model inside `X | None`."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind
+    found = [model for inner in get_args(kind) if (model := _model_in(inner))]
+    return found[0] if len(found) == 1 else None
+
+
+def is_whole(kind: object) -> bool:
+    """Whether only whole numbers are taken."""
+    members = _members(kind)
+    return int in members and float not in members
+
+
+def _members(kind: object) -> set[object]:
+    return {kind, *(member for inner in get_args(kind) for member in _members(inner))}
+
+
+def why_not(spec: AgentSpec, loc: Loc) -> str | None:
+    """Why a value may not be tuned; None where it may."""
+    head, last = loc[0], loc[-1]
+    if may_be_secret(loc):
+        return "it may be a secret"
+    if head in _MEASURE:
+        return "it says how the agent is measured, and not what the agent is"
+    if head == "instructions":
+        return _TEXT
+    if head == "embedding_provider":
+        return _AGAIN
+    if head == "tools" and len(loc) > 2 and isinstance(loc[1], int):
+        return _why_no_tool(spec.tools[loc[1]], loc[2:])
+    engine = "claude" if spec.model.provider == "anthropic" else "openai"
+    if head in ("claude", "openai") and head != engine:
+        return f"the model is of `{spec.model.provider}`, and has no use for it"
+    known = {"model": _MODEL, engine: _ENGINE}.get(str(head), ())
+    if len(loc) == 2 and last in known:
+        return None
+    if last in _ELSEWHERE:
+        return _AWAY
+    return _NOTHING
+
+
+def _why_no_tool(tool: AnyToolSpec, keys: Loc) -> str | None:
+    first, last = keys[0], keys[-1]
+    if isinstance(tool, PromptToolSpec) and first == "model" and len(keys) == 2 and last in _MODEL:
+        return None
+    index = isinstance(tool, VectorstoreToolSpec | HierarchicalDocumentToolSpec)
+    if index and len(keys) == 1 and first in _LOOKING[type(tool)]:
+        return None
+    if first in ("name", "type"):
+        return "tools are known by it"
+    if first in ("description", "template"):
+        return _TEXT
+    if first in _CARRIED:
+        return _NOTHING
+    if index:
+        return _AGAIN
+    if last in _ELSEWHERE:
+        return _AWAY
+    if isinstance(tool, McpToolSpec):
+        return "a server is opened once for all candidates"
+    return _NOTHING
+
+
+def why_no_text(spec: AgentSpec, loc: Loc) -> str | None:
+    """Why a text may not be rewritten; None where it may."""
+    head, last = loc[0], loc[-1]
+    if may_be_secret(loc):
+        return "it may be a secret"
+    if head == "response_format" and last == "description" and len(loc) > 1:
+        return None
+    if head == "tools" and len(loc) > 2 and isinstance(loc[1], int):
+        tool, keys = spec.tools[loc[1]], loc[2:]
+        if keys == ("description",):
+            served = isinstance(tool, McpToolSpec)
+            return "a server describes its tools itself" if served else None
+        if isinstance(tool, PromptToolSpec) and keys[0] == "parameters" and last == "description":
+            return None
+    return "it is no text that the model reads"

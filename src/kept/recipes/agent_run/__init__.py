@@ -1,0 +1,1 @@
+"""kept agent run: a task done by a manager and its workers."""

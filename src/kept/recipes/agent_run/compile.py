@@ -1,0 +1,247 @@
+"""An agent run: one task, one execution of one runner, and nothing that is proposed or kept."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.budget import Budget, StopKind, StopReason
+from kept.core.case import Case, Cases
+from kept.core.objective import Objective
+from kept.core.plan import AGENT_RUN, Plan
+from kept.core.ports import Journal, Scope, Sink
+from kept.core.rollout import Failure, Job, Rollout
+from kept.core.schedules.schedule import MEASURE, Turns
+from kept.engine.purse import Halt
+from kept.errors import SetupError
+from kept.evaluators.scorers.recorded import RecordedScorer
+from kept.gates.sweep import Sweep
+from kept.models.roles import probes_of
+from kept.orchestrator.budget import REASONS, is_raise
+from kept.orchestrator.loss import Weights, run_loss
+from kept.orchestrator.record import AgentRun, Limits
+from kept.orchestrator.runner import AgentRunner
+from kept.orchestrator.state import Assignment
+from kept.orchestrator.stopping import Stop
+from kept.orchestrator.story import Hearer
+from kept.proposers.measured import SEED_ALONE
+from kept.recipes.agent_run.agent_kit import (
+    Configs,
+    check,
+    configs_of,
+    endpoints_of,
+    hidden_from,
+    kit_of,
+    limits_of,
+    unpriced,
+)
+from kept.recipes.agent_run.agent_reading import CASE, RunFolder, agent_run_of
+from kept.recipes.agent_run.agent_texts import run_texts
+from kept.recipes.agent_run.given import find_inputs
+from kept.recipes.agent_run.spec import AgentRunSpec
+from kept.recipes.recipes import Compiled
+from kept.recipes.task.hashing import hash_of
+from kept.sandbox.workspace import Scratch
+from kept.spec.load import validate
+from kept.spec.source import Source, read_source, source_of
+from kept.store.home import Home
+from kept.store.reader import Run
+
+LOSS = "loss"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What somebody asked for, as it is written down for a resume."""
+
+    task: str
+    folder: str
+    """Where it was asked: paths begin there."""
+    inputs: tuple[str, ...] = ()
+    output: str | None = None
+    """Where the deliverables are to be put besides."""
+    config: str | None = None
+    settings: tuple[str, ...] = ()
+    brief: str = ""
+    parent_run_id: str | None = None
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, fact: object) -> "Asked":
+        """From the fact that a run began with."""
+        told = dict(cast("Mapping[str, Any]", fact))
+        for name in ("inputs", "settings", "tags"):
+            told[name] = tuple(told[name])
+        return cls(**told)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Who is told of moments as they come, and who may ask the run to stop."""
+
+    hear: Hearer | None = None
+    """Every moment, in a resume also those of earlier sittings."""
+    say: Callable[[str], None] | None = None
+    """A line for each thing that happens now."""
+    stop: Stop = field(default_factory=Stop)
+
+    def tell(self, line: str) -> None:
+        """Have it said, if it happens now: a resume begins by hearing what was said before."""
+        if self.say is not None and self.stop.live:
+            self.say(line)
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a run that is gone on with has to keep to."""
+
+    texts: Mapping[str, str]
+    """The versions of prompt artifacts that it began with, whatever is active by now."""
+    limits: Limits | None = None
+    """None for one that had not begun to ask."""
+    budget: str = ""
+    """By its hash."""
+
+
+def before_of(run: Run) -> Before:
+    """What a run had when it began."""
+    texts = run.candidate(run.state.seed).texts
+    record, started = agent_run_of(run), run.state.started
+    if record is None or started is None:
+        return Before(texts)
+    limits = record.raised[0].before if record.raised else record.limits
+    return Before(texts, limits, started.inputs["budget"])
+
+
+def compile_agent_run(
+    asked: Asked, watched: Watched | None = None, before: Before | None = None
+) -> Compiled:
+    """The plan of an agent run; raises `SpecError` or `SetupError` with what is wrong."""
+    watched = watched or Watched()
+    folder = Path(asked.folder)
+    home = Home.find(folder)
+    source = _source(asked)
+    spec = validate(source, AgentRunSpec)
+    target, task_views = _task_of(asked)
+    texts = run_texts(source, home, before.texts if before else None, target=target)
+    source.check()
+    assert spec is not None, "a spec without problems is one"
+    if not asked.task.strip():
+        raise SetupError("the task is empty", hint='say what is to be done: kept agent run "TASK"')
+    configs = configs_of(spec, source.folder)
+    check(spec, configs)
+    never = (home.path, *([folder / asked.output] if asked.output else []))
+    found = find_inputs(folder, asked.inputs, never)
+    scratch = Scratch()
+    limits, budget = limits_of(spec.budget), hash_of(spec.budget.model_dump(mode="json"))
+    raised = None
+    if before is not None and before.limits is not None and is_raise(before.limits, limits):
+        # what is left is told to the manager: what was heard is served only with what it was told
+        limits, raised, budget = before.limits, limits, before.budget
+    kit = kit_of(spec, configs, limits, scratch, hidden_from(folder, home.path))
+    kit = replace(kit, prompts=texts.prompts, say=watched.tell, raised=raised)
+    seed = Candidate(texts.artifacts)
+
+    async def close() -> None:
+        scratch.close()
+
+    runner = AgentRunner(
+        kit=kit,
+        assignment_of=lambda case: Assignment(
+            task=asked.task, brief=asked.brief, parent_run_id=asked.parent_run_id, tags=asked.tags
+        ),
+        files_of=lambda case: found.read(),
+        measures=measures,
+        closes=close,
+        limited=_leave_open,
+        hear=watched.hear,
+        stop=watched.stop,
+    )
+    case = Case(CASE, {"task": asked.task, "inputs": sorted(found.files), "brief": asked.brief})
+    plan = Plan(
+        recipe=AGENT_RUN,
+        seed=seed,
+        rules=Rules({name: Artifact(name) for name in seed.texts}),
+        cases=Cases(holdout=(case,)),
+        runner=Halting(runner),
+        scorer=RecordedScorer(),
+        objective=Objective(LOSS, "minimize"),
+        proposers=(SEED_ALONE,),
+        schedule=Turns(MEASURE, 1),
+        gate=Sweep(1),
+        budget=Budget(),
+        tries_one=False,
+        probes=probes_of(endpoints_of(spec, configs)),
+        views=(RunFolder, *task_views),
+        inputs={
+            "prompts": hash_of(dict(texts.prompts)),
+            "budget": budget,
+            "settings": settings_hash(spec, configs),
+        },
+        facts={AGENT_RUN: asdict(asked), "description": asked.task[:200]},
+    )
+    return Compiled(plan, _warnings(configs, found.left_out))
+
+
+def _task_of(asked: Asked) -> tuple[str, tuple[Callable[[Journal], Sink], ...]]:
+    """The task of an experiment that it is a run of, and what tells that of it; mostly nothing."""
+    if not asked.tags:
+        return "", ()
+    from kept.recipes.agent_run.experiment_run import targets_in, task_views
+
+    return next(iter(targets_in(asked.tags)), ""), task_views(Path(asked.folder), asked.tags)
+
+
+def settings_hash(spec: AgentRunSpec, configs: Configs) -> str:
+    """What a resume knows settings by, models among them that only the environment names."""
+    names = [one.name for one in (configs.manager, configs.worker, configs.critic)]
+    errand = spec.budget.usd_per_errand
+    return hash_of([spec.model_dump(mode="json", exclude={"budget"}), names, errand])
+
+
+def measures(record: AgentRun, weights: Weights | None = None) -> Mapping[str, float]:
+    """The loss and its parts, by the names that a journal has for them."""
+    parts = run_loss(record, weights).parts()
+    return {LOSS: parts.pop("total"), **{f"{LOSS}_{name}": value for name, value in parts.items()}}
+
+
+def _leave_open(reason: str) -> None:
+    """With a higher limit the run can be gone on with: its one step is not closed."""
+    kinds: Mapping[str, StopKind] = {REASONS["wall_seconds"]: "minutes", REASONS["usd"]: "usd"}
+    raise Halt(StopReason(kinds.get(reason, "iterations"), f"the run came to its {reason}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Halting:
+    """A runner whose infrastructure may fail: then the run stops, and can be gone on with.
+
+    There is one execution; to call it missing would end the run for good.
+    """
+
+    runner: AgentRunner
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Run it; raises `Halt` where nothing answers."""
+        ran = await self.runner.run(job, candidate, case, scope)
+        if isinstance(ran, Failure) and ran.blame == "infrastructure":
+            raise Halt(StopReason("error", ran.message))
+        return ran
+
+    async def close(self) -> None:
+        """Let go."""
+        await self.runner.close()
+
+
+def _source(asked: Asked) -> Source:
+    folder = Path(asked.folder)
+    if asked.config is None:
+        return source_of(folder / "(command line)", "{}", asked.settings)
+    return read_source(folder / asked.config, asked.settings)
+
+
+def _warnings(configs: Configs, left_out: Sequence[str]) -> tuple[str, ...]:
+    told = [f"`{name}` is no plain file, and is not given to the run" for name in left_out[:10]]
+    return (*told, *unpriced(configs))

@@ -1,0 +1,1 @@
+"""kept compare: which of two versions is better."""

@@ -1,0 +1,1 @@
+"""kept eval: measure a spec without changing anything."""

@@ -1,0 +1,1 @@
+"""kept.optimize: improve a text, scored by a function."""

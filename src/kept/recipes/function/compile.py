@@ -1,0 +1,383 @@
+"""What a call of `kept.optimize` or `kept.compare` is given, made into the parts of a plan."""
+
+import hashlib
+import inspect
+import linecache
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from kept.core.artifact import Candidate, is_safe_path
+from kept.core.case import (
+    Case,
+    Cases,
+    case_text,
+    fault_in,
+    find_overlaps,
+    implicit_cases,
+    overlap_words,
+    split_cases,
+    too_few,
+)
+from kept.core.model import Message, ModelRequest
+from kept.core.plan import WHY_NOT_RACE, Plan
+from kept.core.ports import Gate, Guard, Probe, Proposer, Proving, Runner, Scorer
+from kept.core.words import count
+from kept.errors import SetupError
+from kept.evaluators.runners.function import FunctionRunner
+from kept.evaluators.scorers.recorded import RecordedScorer
+from kept.gates.strict import Strict
+from kept.proposers.function import FunctionProposer
+from kept.proposers.variants import Variant, Variants
+from kept.recipes.repeating import gate_without_cases, repeats_of
+
+if TYPE_CHECKING:
+    from kept.recipes.compare.comparing import Version
+
+log = logging.getLogger("kept")
+
+GateName = Literal["strict", "race", "repeats"]
+
+BY_MODEL = ("edit", "reflect", "rewrite", "simplify")
+"""Words that in a task name a model which proposes; here each is a function of `kept`."""
+
+ProposerLike = Proposer | Callable[..., Any] | str
+"""A proposer, a function of the brief, or a text to try."""
+
+
+def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
+    """The texts of an artifact by name."""
+    if isinstance(artifact, Path):
+        try:
+            with artifact.open(encoding="utf-8", newline="") as file:
+                return {artifact.name: file.read()}
+        except (OSError, UnicodeDecodeError) as error:
+            hint = "pass the Path of a file with UTF-8 text"
+            raise SetupError(f"cannot read {artifact}: {error}", hint=hint) from error
+    if isinstance(artifact, str) and len(artifact) < 200 and Path(artifact).is_file():
+        log.warning("`%s` is taken as the text itself; for the file, pass a Path", artifact)
+    texts = {"text": artifact} if isinstance(artifact, str) else dict(artifact)
+    if not texts:
+        message = "there is nothing to improve: the artifact has no texts"
+        raise SetupError(message, hint='pass texts by name, as in {"prompt.md": "…"}')
+    _check_names(texts)
+    for name, text in texts.items():
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except (AttributeError, UnicodeEncodeError) as error:
+            message = f"`{name}` is not a text that can be written as UTF-8"
+            raise SetupError(message, hint="pass a str; decode bytes first") from error
+    return texts
+
+
+def _check_names(texts: Mapping[Any, object]) -> None:
+    """Refuse names that the texts cannot be written by, as files below a folder."""
+    hint = 'name each as a file, as in {"prompt.md": "…", "tools/search.md": "…"}'
+    for name in texts:
+        if not isinstance(name, str) or not is_safe_path(name):
+            raise SetupError(f"{name!r:.60} is no name of a text", hint=hint)
+        above = [str(folder) for folder in PurePosixPath(name).parents if str(folder) in texts]
+        if above:
+            raise SetupError(f"`{above[0]}` cannot be a text and hold `{name}`", hint=hint)
+
+
+def make_versions(
+    first: str | Path | Mapping[str, str], others: Sequence[str | Path | Mapping[str, str]]
+) -> "list[Version]":
+    """What is compared, by names that answers can be told with: files by theirs, texts by letters.
+
+    A text or a file stands for the only text of the first, whatever that is called.
+    """
+    # at use: it brings what only comparisons need
+    from kept.recipes.compare.comparing import Version
+
+    made: list[Version] = []
+    for number, given in enumerate((first, *others)):
+        texts = artifact_texts(given)
+        if made and not isinstance(given, Mapping) and len(made[0].texts) == 1:
+            texts = dict(zip(made[0].texts, texts.values(), strict=True))
+        letter = chr(ord("A") + number) if number < 26 else f"text {number}"
+        made.append(Version(str(given) if isinstance(given, Path) else letter, texts))
+    return made
+
+
+def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Cases:
+    """What to evaluate on, split."""
+    if given is None:
+        return implicit_cases()
+    if isinstance(given, Cases):
+        if fault := fault_in(given):
+            raise SetupError(fault, hint="kept.split_cases shares cases out")
+        _check_data([*given.train, *given.holdout, *given.test])
+        _warn_of_few(given)
+        return given
+    items = list(given)
+    if not items:
+        raise SetupError("`cases` is empty", hint="leave it out when there are no cases")
+    ids = [_case_id(item, number) for number, item in enumerate(items)]
+    doubled = [id_ for id_, times in Counter(ids).items() if times > 1]
+    if doubled:
+        message = f"case ids stand more than once: {', '.join(doubled[:5])}"
+        raise SetupError(message, hint="give each case an `id` of its own, or none an `id`")
+    cases = [
+        item if isinstance(item, Case) else Case(id_, item)
+        for id_, item in zip(ids, items, strict=True)
+    ]
+    _check_data(cases)
+    shared = split_cases(cases, parse_ratio(split), seed)
+    if fault := fault_in(shared):
+        message = f"{fault} (split {split} of {count(len(cases), 'case')})"
+        raise SetupError(message, hint="give more cases, or holdout a larger share")
+    _warn_of_few(shared)
+    warn_of_overlaps(shared)
+    return shared
+
+
+def warn_of_overlaps(cases: Cases) -> None:
+    """Name a few cases that stand in more than one split."""
+    if found := find_overlaps(cases):
+        log.warning("%s; what is kept may only fit those", overlap_words(found))
+
+
+def warned(told: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, told at once: what it says is worth knowing before a run is paid for."""
+    for words in told:
+        log.warning("%s", words)
+    return told
+
+
+def _warn_of_few(cases: Cases) -> None:
+    if few := too_few(cases):
+        log.warning("%s", few)
+
+
+def _check_data(cases: Sequence[Case]) -> None:
+    """Refuse what has no end: a run is known again by what its cases hold."""
+    for case in cases:
+        try:
+            case_text(case)
+        except (TypeError, ValueError, RecursionError) as error:
+            hint = "give texts, numbers, lists and mappings, or objects that hold them"
+            message = f"the case `{case.id}` cannot be written down: {error}"
+            raise SetupError(message, hint=hint) from error
+
+
+def _case_id(item: object, number: int) -> str:
+    if isinstance(item, Case):
+        return item.id
+    if isinstance(item, Mapping):
+        named = cast("Mapping[str, object]", item)
+        if "id" in named:
+            return str(named["id"])
+    return f"{number:04}"
+
+
+def parse_ratio(split: str) -> tuple[int, ...]:
+    """`3:5:2` as numbers."""
+    parts = split.split(":") if isinstance(split, str) else []  # pyright: ignore[reportUnnecessaryIsInstance] # whatever a call was given
+    shares = tuple(int(part) for part in parts if part.strip().isdigit())
+    if len(parts) != 3 or len(shares) != 3 or not any(shares):
+        raise SetupError(f"`{split}` is not a split", hint="write train:holdout:test, as in 3:5:2")
+    return shares
+
+
+def make_runner(
+    given: Callable[..., Any] | Runner,
+    seed: Candidate,
+    metric: str,
+    workers: int,
+    timeout: float | None,
+) -> tuple[Runner, Scorer]:
+    """What runs a candidate, and what scores that: a function does both, a runner may."""
+    if not isinstance(given, Runner):
+        runner = FunctionRunner(given, metric, workers, timeout)
+        if runner.takes_text and len(seed.texts) != 1:
+            names = ", ".join(f"`{name}`" for name in seed.texts)
+            hint = "leave the annotation out, and read candidate.texts by name"
+            message = f"`evaluate` takes a `str`, and the artifact has several texts: {names}"
+            raise SetupError(message, hint=hint)
+        return runner, RecordedScorer()
+    if timeout is not None:
+        hint = "leave `timeout` out, or pass a function"
+        raise SetupError("a `Runner` keeps its own time", hint=hint)
+    return given, given if isinstance(given, Scorer) else RecordedScorer()
+
+
+def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> Iterable[Proposer]:
+    """Proposers of what was given; texts to try become one of them."""
+    names: dict[str, int] = {}
+    plain = [text for text in given if isinstance(text, str)]
+    if words := [text for text in plain if text in BY_MODEL]:
+        hint = f'write kept.{words[0]}(model="provider/model")'
+        raise SetupError(f'"{words[0]}" among `proposers` is a text to try', hint=hint)
+    if plain:
+        if len(texts) != 1:
+            message = "a plain text can only stand for an artifact with one text"
+            raise SetupError(message, hint="write a function that returns texts by name")
+        path = next(iter(texts))
+        yield Variants(tuple(Variant({path: text}, str(n)) for n, text in enumerate(plain, 1)))
+    for proposer in given:
+        if isinstance(proposer, str):
+            continue
+        if isinstance(proposer, Proposer):
+            yield proposer
+            continue
+        if getattr(proposer, "__module__", "") == "kept.recipes.function.proposers":
+            name = getattr(proposer, "__name__", "edit")
+            hint = f'write kept.{name}(model="provider/model")'
+            raise SetupError(f"kept.{name} makes a proposer, and is none itself", hint=hint)
+        if not callable(proposer):
+            hint = "a proposer is a function of the brief, a text to try, or a kept.Proposer"
+            raise SetupError(f"among `proposers` is {proposer!r:.60}", hint=hint)
+        _check_proposer(proposer)
+        name = getattr(proposer, "__name__", "function")
+        names[name] = names.get(name, 0) + 1
+        yield FunctionProposer(proposer, name if names[name] == 1 else f"{name}-{names[name]}")
+    if not given:
+        raise SetupError(
+            "there is no proposer", hint="pass proposers=[…]: functions, or texts to try"
+        )
+
+
+def _check_proposer(function: Callable[..., Any]) -> None:
+    """Refuse a function that a brief cannot be given to, as far as that can be known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    for arguments in ((1,), (1, 2)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return
+    name = getattr(function, "__name__", "function")
+    hint = "write it as propose(brief), or propose(brief, scope)"
+    raise SetupError(f"the proposer `{name}` takes {signature}, not a brief", hint=hint)
+
+
+def check_fields(made: Sequence[Proposer], cases: Cases) -> None:
+    """Refuse a field that a model is to see and no train case has."""
+    known = {key for case in cases.train if isinstance(case.data, Mapping) for key in case.data}  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] # any mapping
+    for proposer in made:
+        named: tuple[str, ...] = getattr(getattr(proposer, "sight", None), "fields", ())
+        for field in named if cases.train else ():
+            if field not in known:
+                there = ", ".join(f"`{key}`" for key in sorted(map(str, known)))  # pyright: ignore[reportUnknownArgumentType] # any mapping
+                hint = f"there are {there}" if known else "the cases have no fields: leave it out"
+                message = f"`{proposer.name}` is to see `{field}`, which no train case has"
+                raise SetupError(message, hint=hint)
+
+
+def check_paid(made: Sequence[Proposer], max_usd: float | None) -> None:
+    """Refuse a limit of money where a model that proposes has no worst case to hold it by."""
+    if max_usd is None:
+        return
+    # at use: most runs ask no model
+    from kept.models.pricing import Pricing
+
+    for proposer in made:
+        model = getattr(proposer, "model", None)
+        if isinstance(model, Pricing):
+            request = ModelRequest((Message("user", ""),))
+            if model.worst_usd(request) is None:
+                message = f"what a call of `{proposer.name}` costs at most is not known"
+                hint = 'give model={"provider": …, "model": …, "price": …, "max_tokens": …}'
+                raise SetupError(f"{message}, so `max_usd` could not be kept", hint=hint)
+
+
+def make_probes(evaluate: object, made: Sequence[Proposer]) -> tuple[Probe, ...]:
+    """Looks at the endpoints of Kept's own models; functions have none that anybody knows of."""
+    asking = [evaluate, *made, *(getattr(proposer, "author", None) for proposer in made)]
+    models: list[object] = [getattr(one, "model", None) for one in asking]
+    if not any(models):
+        return ()
+    # at use: most runs ask no model
+    from kept.models.roles import probes_of_models
+
+    return probes_of_models(models)
+
+
+def with_gate(plan: Plan, gate: Gate | GateName | None, began: str = "") -> Plan:
+    """The plan with the gate that a word means; of none, the race where it can be held.
+
+    A run that goes on and is given none has the one that it began with.
+    """
+    if gate == "strict" or (gate is None and began == "strict"):
+        return replace(plan, gate=Strict())
+    if gate == "repeats":
+        return replace(plan, gate=repeats_of(plan))
+    if gate is None and plan.cases.implicit and not began:
+        facts = {**plan.facts, WHY_NOT_RACE: "there are no cases"}
+        return replace(plan, gate=gate_without_cases(plan), facts=facts)
+    if gate is None or gate == "race":
+        # at use: without cases a run does without it and the statistics behind it
+        from kept.gates.race import PRESETS
+        from kept.recipes.race_choice import default_gate
+
+        gate, why = (PRESETS["balanced"], "") if gate else default_gate(plan, began)
+        plan = replace(plan, facts={**plan.facts, WHY_NOT_RACE: why})
+    return replace(plan, gate=gate)
+
+
+def racing(plan: Plan) -> Plan:
+    """The plan, with what a race needs besides its gate if it is one."""
+    if not isinstance(plan.gate, Proving):
+        return plan
+    from kept.recipes.race_choice import with_race
+
+    return with_race(plan)
+
+
+def make_guards(given: Sequence[Guard] | None, cases: Cases) -> tuple[Guard, ...]:
+    """The guards that were given, or the one against copied cases."""
+    if given is not None:
+        return tuple(given)
+    if cases.implicit:
+        return ()
+    # at use: without cases there is nothing to copy from
+    from kept.core.copying import copy_guard
+
+    return (copy_guard(cases, allow_train=True),)
+
+
+def source_of(function: object) -> str:
+    """A hash of a function's source, so that a resume notices another measure.
+
+    What is no function may say what it is by a `source` of its own.
+    """
+    try:
+        told = getattr(function, "source", None)
+        source = told if isinstance(told, str) else _lines_of(cast("Any", function))
+    except (OSError, TypeError):
+        # typed at a prompt, or a callable object: its name is all there is
+        source = getattr(function, "__qualname__", type(function).__qualname__)
+    return hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _lines_of(function: Any) -> str:  # noqa: ANN401 # a function, a method, a class, a callable
+    """The source of a function, by the lines that its code says it stands on.
+
+    `inspect.getsource` has a tokenizer look for the end: as much work as hundreds of rollouts.
+    """
+    plain = inspect.unwrap(function)
+    code = getattr(plain, "__code__", None)
+    # Python 3.12 gives the constants of a lambda over several lines the position of its first line
+    if not isinstance(code, CodeType) or code.co_name == "<lambda>":
+        return inspect.getsource(function)
+    lines = linecache.getlines(code.co_filename, getattr(plain, "__globals__", None))
+    found = lines[code.co_firstlineno - 1 : _last_line(code)]
+    if not found:
+        raise OSError("its source is not to be had")
+    return "".join(found)
+
+
+def _last_line(code: CodeType) -> int:
+    """Where a function ends, with those that are written in it."""
+    ends = [end for _, end, _, _ in code.co_positions() if end is not None]
+    inner = [_last_line(one) for one in code.co_consts if isinstance(one, CodeType)]
+    return max([code.co_firstlineno, *ends, *inner])

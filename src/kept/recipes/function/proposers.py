@@ -1,0 +1,125 @@
+"""Models that propose, for a call from Python: `kept.edit`, `kept.reflect` and the like.
+
+The same proposers, with the same keys, as a task has under `proposers`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+from pydantic import TypeAdapter, ValidationError
+
+from kept import settings
+from kept.core.ports import Proposer
+from kept.errors import SetupError
+from kept.models.config import ModelConfig
+from kept.models.prompts import prompt, strange_places
+from kept.models.providers import config_of
+from kept.proposers.showing import Sight
+from kept.proposers.spec import EditSpec, ReflectSpec, RewriteSpec, SimplifySpec
+from kept.recipes.task.editing import ByModel, Editing
+
+Kind = Literal["edit", "reflect", "rewrite", "simplify"]
+
+ModelLike = str | Mapping[str, Any]
+"""`provider/model`, or a mapping with the keys that a block of a task has."""
+
+_SPECS: TypeAdapter[ByModel] = TypeAdapter(EditSpec | ReflectSpec | RewriteSpec | SimplifySpec)
+
+
+class Keys(TypedDict, total=False):
+    """What may be said of such a proposer besides its model; all have defaults."""
+
+    fields: Sequence[str]
+    """Of train cases, that the model may see; by default none, for they may hold the answer."""
+    cases: int
+    """Train cases on which the incumbent is run first, for the model to see."""
+    traces: int
+    """Of these, how many are shown from beginning to end."""
+    refused: int
+    """Proposals that came to nothing and are shown with their verdicts."""
+    prompt: str | Path
+    """A file to stand for Kept's own prompt."""
+    name: str
+    """By default that of the function."""
+
+
+class ReflectKeys(Keys, total=False):
+    """The same of `reflect`."""
+
+    batch: int
+    """Of the cases that are looked at, how many the model is shown in a step."""
+
+
+def edit(model: ModelLike | None = None, **keys: Unpack[Keys]) -> Proposer:
+    """A model that answers with a few precise edits; by default the one that KEPT_MODEL names."""
+    return _made("edit", model, keys)
+
+
+def reflect(model: ModelLike | None = None, **keys: Unpack[ReflectKeys]) -> Proposer:
+    """A model that first says what goes wrong in a few cases, and then edits."""
+    return _made("reflect", model, keys)
+
+
+def rewrite(model: ModelLike | None = None, **keys: Unpack[Keys]) -> Proposer:
+    """A model that writes whole texts anew."""
+    return _made("rewrite", model, keys)
+
+
+def simplify(model: ModelLike | None = None, **keys: Unpack[Keys]) -> Proposer:
+    """A model that writes the same with fewer words, which is kept where it is not worse."""
+    return _made("simplify", model, keys)
+
+
+def _made(kind: Kind, model: ModelLike | None, keys: Mapping[str, Any]) -> Proposer:
+    said = {key: value for key, value in keys.items() if key not in ("name", "prompt")}
+    if "fields" in said and not isinstance(said["fields"], str):
+        said["fields"] = list(said["fields"])
+    if model is not None:
+        said["model"] = model if isinstance(model, str) else dict(model)
+    try:
+        spec = _SPECS.validate_python({"kind": kind, **said})
+    except ValidationError as error:
+        raise _refused(kind, error) from error
+    config = _config(kind, spec)
+    sight = Sight(spec.fields or (), spec.cases, spec.traces, spec.refused)
+    editing = Editing(spec, ("optimizer", config), sight, _told(kind, keys.get("prompt")), {})
+    return editing.make(keys.get("name") or kind)
+
+
+def _config(kind: Kind, spec: ByModel) -> ModelConfig:
+    if spec.model is not None:
+        return spec.model.config(Path.cwd())
+    named = settings.model()
+    if named is None:
+        hint = f'write kept.{kind}(model="openai/gpt-5-mini"), or name one in KEPT_MODEL'
+        raise SetupError(f"kept.{kind} has no model", hint=hint)
+    return replace(config_of(named), folder=Path.cwd())
+
+
+def _told(kind: Kind, file: str | Path | None) -> str:
+    """What the model is told: Kept's own words, or those of a file."""
+    if file is None:
+        return prompt(kind)
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        hint = f"`kept prompts copy FOLDER {kind}` writes Kept's own, to be changed"
+        raise SetupError(f"cannot read {file}: {why}", hint=hint) from error
+    for line, words in strange_places(kind, text):
+        raise SetupError(f"{file}:{line} `{words}` is no placeholder of the prompt `{kind}`")
+    return text
+
+
+def _refused(kind: Kind, error: ValidationError) -> SetupError:
+    """The first thing that is wrong with a call, by the name of its argument."""
+    # the first part of a place says which kind of proposer was meant
+    mine = [row for row in error.errors() if kind in str(row["loc"][:1]).lower()]
+    row = (mine or error.errors())[0]
+    place = ".".join(str(part) for part in row["loc"][1:]) or "its arguments"
+    known = ", ".join([*(ReflectKeys if kind == "reflect" else Keys).__annotations__])
+    if row["type"] == "extra_forbidden":
+        return SetupError(f"kept.{kind} has no `{place}`", hint=f"there are model, {known}")
+    return SetupError(f"`{place}` of kept.{kind}: {row['msg'].removeprefix('Value error, ')}")

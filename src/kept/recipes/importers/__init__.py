@@ -1,0 +1,1 @@
+"""Importers: promptfoo configs, cases, functions and skills become tasks."""

@@ -1,0 +1,221 @@
+"""What a promptfooconfig.yaml may say, and what of it is refused."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NamedTuple, cast
+
+from pydantic import Field
+
+from kept.evaluators.scorers.assertions.assertions import AssertionSpec
+from kept.spec.base import Count, Finite, Model, Text, Texts
+from kept.spec.source import Source
+from kept.spec.yaml import Loc
+
+Refused = Mapping[str, str]
+
+CONFIG_REFUSED: Refused = {
+    "scenarios": "write each combination as a test; variables that are lists are multiplied out",
+    "extensions": "hooks are not run here; do what they do before, and write the result down",
+    "nunjucksFilters": "filters in JavaScript are not run here; put the value into a variable",
+    "derivedMetrics": "name a `metric` at the assertions, and make it the objective of the task",
+    "env": "set variables where Kept is started: what is in a file is read by others",
+    "redteam": "red teaming is another thing than improving a prompt",
+    "tracing": "traces of other programs are not read here",
+}
+TEST_REFUSED: Refused = {
+    "provider": "one model is asked about all tests; choose it with `provider`",
+    "providers": "one model is asked about all tests; choose it with `provider`",
+    "prompts": "every prompt is tried on all tests; split the config",
+    "providerOutput": "an answer that is there already measures no prompt",
+    "assertScoringFunction": "give the assertions weights instead",
+}
+OPTIONS_REFUSED: Refused = {
+    "transform": "let a `python` assertion look at the part of the output that matters",
+    "postprocess": "let a `python` assertion look at the part of the output that matters",
+    "transformVars": "write the variables as the prompt is to see them",
+    "prefix": "write it into the prompt, as a variable if tests differ in it",
+    "suffix": "write it into the prompt, as a variable if tests differ in it",
+    "rubricPrompt": "the questions to judges are Kept's own; say what matters in the rubric",
+    "storeOutputAs": "tests do not hear of one another",
+}
+ASSERTION_REFUSED: Refused = {
+    "transform": "let a `python` assertion look at the part of the output that matters",
+    "contextTransform": "let a `python` assertion look at the part of the output that matters",
+    "rubricPrompt": "the questions to judges are Kept's own; say what matters in the rubric",
+}
+
+
+class ProviderConfig(Model):
+    """How a model is asked."""
+
+    temperature: Annotated[Finite, Field(ge=0)] | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    top_p: Annotated[Finite, Field(gt=0, le=1)] | None = None
+    seed: int | None = None
+    reasoning_effort: Text | None = None
+    apiBaseUrl: Text | None = None
+    apiHost: Text | None = None
+    apiKeyEnvar: Any = None
+    """This and those that follow may hold a key: what is wrong with them is told without it."""
+    apiKey: Any = None
+    apiVersion: Text | None = None
+    url: Text | None = None
+    """Of an `https` provider, with the three below."""
+    method: Text | None = None
+    headers: dict[str, Any] = Field(default_factory=dict[str, Any])
+    body: Any = None
+    transformResponse: Text | None = None
+
+
+class ProviderSpec(Model):
+    """One model."""
+
+    id: Text
+    label: Text | None = None
+    config: ProviderConfig = ProviderConfig()
+    prompts: Texts | None = None
+    """Labels of the prompts that it is asked with."""
+    delay: Finite | None = None
+
+
+class OptionsSpec(Model):
+    """What is said of a test besides."""
+
+    disableVarExpansion: bool = False
+    disableDefaultAsserts: bool = False
+    runSerially: bool = False
+
+
+class TestSpec(Model):
+    """One test."""
+
+    description: str | None = None
+    vars: Any = None
+    assert_: Annotated[tuple[AssertionSpec, ...], Field(alias="assert", strict=False)] = ()
+    threshold: Finite | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
+    options: OptionsSpec = OptionsSpec()
+
+
+class EvaluateOptions(Model):
+    """How promptfoo runs; of it, how many calls are in flight is taken over."""
+
+    maxConcurrency: Count | None = None
+    repeat: Count | None = None
+    delay: Finite | None = None
+    showProgressBar: bool | None = None
+    cache: bool | None = None
+    timeoutMs: Finite | None = None
+    maxEvalTimeMs: Finite | None = None
+
+
+class ConfigSpec(Model):
+    """A whole config, its lists brought into one form."""
+
+    description: str | None = None
+    prompts: Annotated[tuple[Any, ...], Field(strict=False)] = ()
+    providers: Annotated[tuple[ProviderSpec, ...], Field(strict=False)] = ()
+    tests: Annotated[tuple[TestSpec | None, ...], Field(strict=False)] = ()
+    """None where a file stands."""
+    defaultTest: TestSpec = TestSpec()
+    evaluateOptions: EvaluateOptions = EvaluateOptions()
+    # without a meaning for a run
+    tags: Any = None
+    metadata: Any = None
+    outputPath: Any = None
+    sharing: Any = None
+    commandLineOptions: Any = None
+    writeLatestResults: Any = None
+    assertionTemplates: Any = None
+
+
+class TestsFile(Model):
+    """The tests of a file."""
+
+    tests: Annotated[tuple[TestSpec, ...], Field(strict=False)] = ()
+
+
+def refuse(source: Source, loc: Loc, given: object, table: Refused) -> None:
+    """Report the keys of a mapping that are known and not taken, and take them out."""
+    if not isinstance(given, dict):
+        return
+    mapping = cast("dict[str, object]", given)
+    for key in [key for key in mapping if key in table]:
+        source.report((*loc, key), "is not supported", table[key])
+        del mapping[key]
+
+
+def as_list(value: object) -> list[object]:
+    """One thing for a list of one."""
+    if value is None:
+        return []
+    return cast("list[object]", value) if isinstance(value, list) else [value]
+
+
+class Grader(NamedTuple):
+    """Who is named to grade, and where."""
+
+    loc: Loc
+    provider: object
+
+
+def mapping_of(value: object) -> dict[str, Any] | None:
+    """The mapping that a value is; None where it is none."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def prepare_test(source: Source, loc: Loc, given: object) -> list[Grader]:
+    """Take out of a test what is refused, and who is to grade its assertions."""
+    refuse(source, loc, given, TEST_REFUSED)
+    if not isinstance(given, dict):
+        return []
+    test = cast("dict[str, object]", given)
+    for key in [key for key, value in test.items() if value is None]:
+        del test[key]
+    refuse(source, (*loc, "options"), test.get("options"), OPTIONS_REFUSED)
+    found: list[Grader] = []
+    options = test.get("options")
+    if isinstance(options, dict):
+        said = cast("dict[str, object]", options)
+        if "provider" in said:
+            found.append(Grader((*loc, "options", "provider"), said.pop("provider")))
+    return [*found, *_prepare_assertions(source, (*loc, "assert"), test.get("assert"))]
+
+
+def _prepare_assertions(source: Source, loc: Loc, given: object) -> Iterator[Grader]:
+    rows = cast("list[object]", given) if isinstance(given, list) else []
+    for number, one in enumerate(rows):
+        here = (*loc, number)
+        refuse(source, here, one, ASSERTION_REFUSED)
+        if isinstance(one, dict):
+            row = cast("dict[str, object]", one)
+            if "provider" in row:
+                yield Grader((*here, "provider"), row.pop("provider"))
+            yield from _prepare_assertions(source, (*here, "assert"), row.get("assert"))
+
+
+def resolve(source: Source) -> None:
+    """Put in place what `$ref` points to inside a config."""
+
+    def at(value: Any, loc: Loc) -> Any:  # noqa: ANN401 # whatever a file may say
+        if isinstance(value, dict):
+            mapping = cast("dict[str, Any]", value)
+            if "$ref" in mapping:
+                return pointed(str(mapping["$ref"]), loc)
+            return {key: at(one, (*loc, key)) for key, one in mapping.items()}
+        if isinstance(value, list):
+            return [at(one, (*loc, n)) for n, one in enumerate(cast("list[Any]", value))]
+        return value
+
+    def pointed(to: str, loc: Loc) -> Any:  # noqa: ANN401 # see above
+        found: Any = source.data
+        try:
+            assert to.startswith("#/")
+            for part in to[2:].split("/"):
+                found = found[part]
+        except (AssertionError, LookupError, TypeError):
+            source.report((*loc, "$ref"), f"`{to}` points to nothing in this file")
+            return None
+        return found
+
+    source.data = at(source.data, ())

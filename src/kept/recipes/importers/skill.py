@@ -1,0 +1,123 @@
+"""From a SKILL.md to a task: a model works by it, and labels or a judge score the result."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.labels import POSSIBLE_ANSWER_NAMES, answer_field
+from kept.errors import SetupError
+from kept.recipes.importers.asking import BY_LABEL, LOCAL, few_labels, score_text
+from kept.recipes.importers.intake import Draft
+from kept.recipes.importers.money import budget_of
+from kept.recipes.importers.reading import text_of
+from kept.recipes.importers.references import READ, Named, named_files
+from kept.recipes.importers.rows import read_rows
+from kept.recipes.importers.yaml import task_text
+from kept.spec.yaml import YamlFault, read_yaml
+
+FIELD = "task"
+"""What a case says is to be done."""
+
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
+
+
+def draft_of_skill(path: Path, model: str | None = None, cases: Path | None = None) -> Draft:
+    """A task in which a skill is followed on every case.
+
+    Cases with a right answer are scored by it; others by a judge, by what the skill is for.
+    """
+    text = text_of(path)
+    if not text.strip():
+        raise SetupError(f"{path} is empty", hint="a skill says what to do, and how")
+    name, purpose = _told(path, text)
+    rows = read_rows(cases) if cases is not None else [{FIELD: purpose}]
+    fields = [key for key in rows[0] if key != "id"]
+    # the model that works by the skill must not see the right answer
+    answer = answer_field(fields, POSSIBLE_ANSWER_NAMES)
+    open_ = [key for key in fields if key != answer] or fields
+    asked = FIELD if FIELD in fields else open_[0] if len(open_) == 1 else None
+    if asked is None:
+        known = ", ".join(f"`{key}`" for key in fields)
+        hint = f"name the field that says what is to be done `{FIELD}`; there are {known}"
+        raise SetupError(f"{cases} has several fields", hint=hint)
+    labelled = answer is not None and answer != asked
+    named = named_files(path, text, ("task.yaml", "SKILL.md", "cases.jsonl", "score.py"))
+    read = ["SKILL.md", *(name for name in named.texts if name.endswith(READ))]
+    asker = model or LOCAL
+    budget, notes = budget_of(asker)
+    task: dict[str, Any] = {
+        "id": name,
+        "artifacts": {"include": read},
+        "models": {"target": asker, **({} if labelled else {"judge": asker}), "optimizer": asker},
+        "runner": {"prompt": read if len(read) > 1 else "SKILL.md", "input": asked},
+        "scorer": BY_LABEL if labelled else _judge(purpose),
+        "objective": {"primary_metric": "score", "direction": "maximize", "bounds": [0, 1]},
+        "proposers": [{"kind": "edit"}, {"kind": "prune"}],
+        "cases": {"file": "cases.jsonl", "split": "3:5:2" if len(rows) > 4 else "0:1:0"},
+        "budget": budget,
+    }
+    scripts: dict[str, str] = {}
+    if labelled:
+        assert answer is not None, "labelled cases have an answer"
+        task["cases"]["expected"] = answer
+        scripts["score.py"] = score_text(answer, few_labels(rows, answer))
+    notes += _about_files(named, read)
+    if cases is None:
+        notes.append(
+            "cases.jsonl has one task, from the skill's own description, which proves nothing: "
+            "write down twenty that people bring to it"
+        )
+    if model is None:
+        work = "to write" if labelled else "to judge or to write"
+        notes.append(f"no model is named, so `{LOCAL}` is asked: too small {work}")
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    files = {
+        "task.yaml": task_text(f"# From {path.name}, by `kept init --from`.\n", task),
+        "SKILL.md": text,
+        **named.texts,
+        **scripts,
+        "cases.jsonl": lines,
+    }
+    return Draft(files, tuple(notes))
+
+
+def _judge(purpose: str) -> dict[str, Any]:
+    means = f"The task is done, as somebody would do it who has this skill: {purpose}"
+    return {"type": "judge", "criteria": [{"name": "done", "means": means}]}
+
+
+def _about_files(named: Named, read: list[str]) -> list[str]:
+    """What becomes of the files that a skill names."""
+    notes = [*named.notes]
+    if shown := read[1:]:
+        notes.append(f"the model is shown {', '.join(shown)} too, and they may be edited")
+    if other := [name for name in named.texts if name not in read]:
+        notes.append(
+            f"{', '.join(other)} {'is' if len(other) == 1 else 'are'} copied, but a model cannot "
+            "open files: `runner.agent` has an agent work by the skill"
+        )
+    return notes
+
+
+def _told(path: Path, text: str) -> tuple[str, str]:
+    """What a skill is called, and what it is for."""
+    title = _TITLE.search(text)
+    named = title[1].strip() if title else path.parent.name or "skill"
+    front = _FRONT.match(text)
+    if front is None:
+        body = [line.strip() for line in text.splitlines() if line.strip()]
+        said = next((line for line in body if not line.startswith("#")), named)
+        return _slug(named), said
+    try:
+        said = read_yaml(front[1]).data
+    except YamlFault as fault:
+        message = f"{path}:{fault.line + 1} is not YAML: {fault.message}"
+        raise SetupError(message, hint="the lines between `---` are YAML") from fault
+    given = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+    return _slug(str(given.get("name") or named)), str(given.get("description") or named)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "skill"

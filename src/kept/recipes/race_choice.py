@@ -1,0 +1,267 @@
+"""What a plan needs besides its gate to be a race: a pool, an end in good order, money for it."""
+
+from dataclasses import replace
+from itertools import combinations
+from math import ceil
+from typing import NamedTuple
+
+from kept.core.budget import END_PART, MOST_END, EndMoney, rollouts_within
+from kept.core.plan import Plan
+from kept.core.ports import Building, Gate
+from kept.core.schedules.bandit import Bandit
+from kept.core.schedules.coordinate import Coordinate
+from kept.core.schedules.epochs import Epochs
+from kept.core.schedules.refine import Refining
+from kept.core.schedules.schedule import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
+from kept.core.state import MOST_BARS
+from kept.core.words import are
+from kept.errors import SetupError
+from kept.gates.race import PRESETS, Race
+from kept.gates.repeats import Repeats
+from kept.gates.strict import Strict
+from kept.proposers.measured import MEASURED
+from kept.proposers.merge import Merge
+from kept.proposers.variants import Variants
+from kept.recipes.likely import paid_for_runs_alone, usual_call
+from kept.recipes.repeating import gate_without_cases
+from kept.recipes.task.race import RaceSpec
+
+FEWEST = 8
+"""Deciding cases without which nothing could be proven for others."""
+
+DEARER, JUDGED = 2, 8
+"""How many times what a call usually costs a rollout may turn out to cost, and a final can be paid;
+the same where judges are paid as well, of whom nobody says what they are asked."""
+
+LAST_RACE = 14
+"""Passes over the deciding cases, of both sides, that are kept for a last race of the pool."""
+
+LAST_PART = 0.1
+"""Share of a rollout budget that they may be at most."""
+
+_RACED = RoundRobin | Bandit | Coordinate | Epochs | Refining
+
+CLIMBING = 16
+"""Deciding cases from which on a race by signs can tell what helps half of them, without noise."""
+
+
+def race_of(spec: RaceSpec) -> Race:
+    """The preset that a task names, with the figures that it sets itself."""
+    race, said = PRESETS[spec.preset], dict(spec.said)
+    screen = replace(race.screen, **said.pop("screen", {}))
+    simplify = replace(race.simplify, **said.pop("simplify", {}))
+    final = replace(race.final, **said.pop("final", {}))
+    return replace(race, screen=screen, simplify=simplify, final=final, **said)
+
+
+class Decided(NamedTuple):
+    """The gate of a run that names none."""
+
+    gate: Gate
+    why: str = ""
+    """Why it is not the race; empty where it is."""
+
+
+def default_gate(plan: Plan, began: str = "") -> Decided:
+    """The race, where cases and rollouts are enough for one; else `strict`.
+
+    Without cases, `strict` as well, unless repeats of the same run differ. A run that goes on keeps
+    the gate that it began with, whatever its budget is now.
+    """
+    if began == "race":
+        return Decided(PRESETS["balanced"])
+    if began:
+        return Decided(Repeats() if began == "repeats" else Strict(), "the run began with it")
+    if plan.cases.implicit:
+        # repeats of one run know no ties
+        ties = plan.objective.tie_breakers
+        return Decided(Strict() if ties else gate_without_cases(plan), "there are no cases")
+    try:
+        raced_ties(plan)
+        _fitted(PRESETS["balanced"], plan)
+    except SetupError as short:
+        return Decided(Strict(), short.message)
+    return Decided(PRESETS["balanced"])
+
+
+def raced_ties(plan: Plan) -> None:
+    """Raise a `SetupError` where a race could not tell what is a tie."""
+    if not plan.objective.tie_breakers:
+        return
+    if plan.objective.scale is None:
+        raise SetupError("`policy.tie_breakers` of a race need `objective.bounds`, to tell a tie")
+    if not plan.cases.train:
+        raise SetupError(
+            "`policy.tie_breakers` of a race need train cases, and there are none",
+            hint="give them a part in `cases.split`, as in 3:5:2",
+        )
+
+
+def with_race(plan: Plan) -> Plan:
+    """The plan, racing if its gate is the race; else as it was."""
+    gate, schedule = plan.gate, plan.schedule
+    if not isinstance(gate, Race) or not isinstance(schedule, _RACED):
+        return plan
+    gate = _with_final(_simplifying(_fitted(gate, plan), plan), plan)
+    final = gate.final.among > 0
+    own = (Merge(plan.locate, single=final), *MEASURED)
+    for name in {proposer.name for proposer in plan.proposers} & {one.name for one in own}:
+        raise SetupError(
+            f"`{name}` is a proposer of the race itself", hint="give yours another name"
+        )
+    cases, limit = plan.cases, _limit(plan)
+    # a phase must know what came of each of its trials before the next: nothing waits in a pool
+    pools = bool(cases.train) and not isinstance(schedule, Coordinate | Epochs)
+    late = None
+    if limit is not None:
+        last_race = min(2 * LAST_RACE * len(cases.holdout), int(limit * LAST_PART))
+        late = limit - _reserve(gate, plan) - last_race
+    pooling = Pooling(
+        schedule,
+        gate.pool_goal,
+        gate.pool_most,
+        late,
+        sealed=bool(cases.test),
+        pools=final or pools,
+        climbs=len(cases.holdout) >= CLIMBING,
+        final=final,
+        builders=_builders(plan),
+        seed=plan.random_seed,
+        paid=_paid_by_call(gate, plan),
+    )
+    return replace(
+        plan,
+        gate=gate,
+        schedule=pooling,
+        proposers=(*plan.proposers, *own),
+        reserve=_reserve(gate, plan),
+        claims=_claims(gate, plan),
+        least_end=_least(gate, plan),
+    )
+
+
+def _builders(plan: Plan) -> frozenset[str]:
+    return frozenset(p.name for p in plan.proposers if isinstance(p, Building) and p.builds)
+
+
+def _least(gate: Race, plan: Plan) -> tuple[int, int]:
+    """Rollouts of the smallest end there is, and of its claim."""
+    claim = 2 * len(plan.cases.test)
+    if gate.fixed:
+        return claim, claim
+    if gate.final.among:
+        return gate.final.within(LEAST_PASSES).rest(_contested(plan)) + claim, claim
+    return _look(gate, plan) + 2 * LEAST_PASSES * len(plan.cases.holdout) + claim, claim
+
+
+def _paid_by_call(gate: Race, plan: Plan) -> PaidByCall | None:
+    """What the end needs of money whose rollouts have no known price; None where they have one."""
+    usd = plan.budget.rollouts_usd
+    if usd is None or plan.worst_usd:
+        return None
+    apart = plan.budget.max_usd is None
+    return PaidByCall(
+        EndMoney(usd, _reserve(gate, plan), _least(gate, plan)[0], apart),
+        last_race=2 * LAST_RACE * len(plan.cases.holdout),
+        look=_look(gate, plan),
+        proof_pass=2 * len(plan.cases.holdout),
+        claim_pass=2 * max(1, len(plan.cases.test)),
+        claims=_claims(gate, plan),
+        final=gate.final.costs(_contested(plan)) if gate.final.among else (),
+    )
+
+
+def _simplifying(gate: Race, plan: Plan) -> Race:
+    """The gate with levels for as many simplifications as are open at once."""
+    cuts = any(getattr(one, "simplifies", False) for one in plan.proposers)
+    ties = bool(plan.objective.tie_breakers)
+    # for a tie, what it would take the place of is asked as well
+    bars = 1 + MOST_BARS + ties if cuts or ties else 1
+    return replace(gate, simplify=replace(gate.simplify, at_once=plan.width, bars=bars))
+
+
+def _with_final(gate: Race, plan: Plan) -> Race:
+    """The gate with a final among alternatives, where they are all there is and it can be paid.
+
+    A final asks which is the best, and not which of those that are as good costs the least.
+    """
+    if plan.objective.tie_breakers:
+        return gate
+    limits = [] if (most := _limit(plan)) is None else [most]
+    if plan.budget.max_usd is not None and _paid_by_call(gate, plan) is not None:
+        each = usual_call(plan)
+        if each is None:
+            return gate
+        dearer = DEARER if paid_for_runs_alone(plan) else JUDGED
+        limits += [int(plan.budget.max_usd / (dearer * each))] if each else []
+    limit = min(limits) - _claims(gate, plan) if limits else None
+    final = gate.final.fitted(_alternatives(plan), _contested(plan), limit)
+    return gate if final is None else replace(gate, final=final)
+
+
+def _contested(plan: Plan) -> int:
+    """Cases of a final: all but the sealed ones."""
+    return len(plan.cases.train) + len(plan.cases.holdout)
+
+
+def _alternatives(plan: Plan) -> int:
+    """How many texts there are to choose from; 0 where that is not all that a run does.
+
+    They stood before the run, so that no case has shaped them, and they take each other's place.
+    """
+    given = [one for one in plan.proposers if isinstance(one, Variants)]
+    texts = [{*variant.texts} for one in given for variant in one.variants]
+    if len(given) < len(plan.proposers) or not all(a & b for a, b in combinations(texts, 2)):
+        return 0
+    return len(texts)
+
+
+def _reserve(gate: Race, plan: Plan) -> int:
+    """Rollouts of both sides for the proof and the claim, and for a look at what is proven."""
+    if gate.final.among:
+        return gate.final.rest(_contested(plan)) + _claims(gate, plan)
+    if gate.fixed:
+        return _claims(gate, plan)
+    proof = 2 * max(gate.promote_passes) * len(plan.cases.holdout)
+    return _look(gate, plan) + proof + _claims(gate, plan)
+
+
+def _claims(gate: Race, plan: Plan) -> int:
+    return 2 * gate.claim_passes * len(plan.cases.test)
+
+
+def _look(gate: Race, plan: Plan) -> int:
+    """Rollouts by which several together are looked at before they are raced or proven."""
+    return max(size for size, _ in gate.screen.together) if plan.cases.train else 0
+
+
+def _limit(plan: Plan) -> int | None:
+    """Rollouts that the budget comes to, by number or by money."""
+    return rollouts_within(plan.budget, plan.worst_usd)
+
+
+def _fitted(gate: Race, plan: Plan) -> Race:
+    """The gate with an end that leaves most of a small budget to what comes before it."""
+    if gate.fixed:
+        return gate
+    if len(plan.cases.holdout) < FEWEST:
+        there = len(plan.cases.holdout)
+        raise SetupError(
+            f"a race needs {FEWEST} deciding cases or more, and there {are(there)} {there}",
+            hint="give more cases, or use the gate `strict`",
+        )
+    limit = _limit(plan)
+    if limit is None or _reserve(gate, plan) <= limit * END_PART:
+        return gate
+    cases, most, look = plan.cases, max(gate.promote_passes), _look(gate, plan)
+    for claims in (gate.claim_passes, 1):
+        passes = int((limit * END_PART - look) / 2 - claims * len(cases.test)) // len(cases.holdout)
+        if passes >= LEAST_PASSES:
+            return gate.ending(min(most, passes), claims)
+    few, _ = _least(gate, plan)
+    if few <= limit * MOST_END:
+        return gate.ending(LEAST_PASSES, 1)
+    raise SetupError(
+        f"{limit} rollouts are too few for a race on {len(cases.holdout)} deciding cases",
+        hint=f"give it {ceil(few / MOST_END)} or more, or use the gate `strict`",
+    )

@@ -1,0 +1,1 @@
+"""kept refine: improve the deliverable of a finished agent run."""

@@ -1,0 +1,1 @@
+"""Proposers of skill training: what a batch of rollouts suggests, and what whole epochs do."""

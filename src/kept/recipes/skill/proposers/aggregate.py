@@ -1,0 +1,202 @@
+"""Aggregate: many patches become one, group by group and level by level, failures first.
+
+A merger says which of the numbered items each of its own comes from. From that, code counts the
+cases that stand behind it, each once, and whether failures do; the model's word is not asked for
+either. What no merged item comes from is named. Where a merger says nothing of use, items are put
+in a row.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kept.core.rollout import Failure
+from kept.proposers.proposers_fitting import Item
+from kept.recipes.skill.proposers.modes import (
+    ANY_LIST,
+    COUNT,
+    TEXT,
+    Source,
+    Update,
+    places_in,
+    rows,
+    shape,
+    shown_places,
+    without_text,
+)
+from kept.recipes.skill.proposers.reflect import Patch
+from kept.recipes.skill.proposers.teacher import Desk, Wanted, is_broken, rewriting, words, words_of
+
+BEHIND = "minibatches"
+"""The key for the minibatches that an item comes from, which models are not shown."""
+
+OWN = ("support_count", "source_type", "merge_level", BEHIND)
+"""What code writes into an item."""
+
+FINAL = 99
+"""The level of the merger that puts failures and successes together."""
+
+Items = list[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class Merged:
+    """What became of all patches."""
+
+    items: Items = field(default_factory=list[dict[str, Any]])
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
+    """Of each merger, by its place."""
+    said: list[str] = field(default_factory=list[str])
+    """What should be known of the way there: fallbacks, items that were left out."""
+
+    @property
+    def reasoning(self) -> str:
+        """Of the last merger; by place, as those in flight together end in any order."""
+        last = "final" if "final" in self.reasons else max(self.reasons, default="")
+        return self.reasons.get(last, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Merger:
+    """Puts items together, and writes down what happened on the way."""
+
+    desk: Desk
+    update: Update
+    front: Sequence[Item]
+    cases: Mapping[str, Sequence[str]]
+    """Of each minibatch, by its name."""
+    merged: Merged
+
+    async def levels(self, source: Source, patches: Sequence[Items], size: int) -> Items | Failure:
+        """One list from the patches of a kind: in parallel on every level, until one is left."""
+        left, level = list(patches), 0
+        while len(left) > 1:
+            level += 1
+            parts = [left[n : n + size] for n in range(0, len(left), size)]
+            asked = [
+                self.merge(f"{source}/{level}/{n}", part, level) for n, part in enumerate(parts)
+            ]
+            found = await asyncio.gather(*asked)
+            for one in found:
+                if isinstance(one, Failure):
+                    return one
+            left = [one for one in found if not isinstance(one, Failure)]
+        return left[0] if left else []
+
+    async def merge(self, where: str, parts: Sequence[Items], level: int) -> Items | Failure:
+        """One list of several."""
+        update, flat = self.update, [item for part in parts for item in part]
+        if len(parts) == 1 or len(flat) < 2:
+            return flat
+        files = sorted(self.desk.brief.rules.artifacts)
+        properties: Any = update.items_schema(files)["properties"]
+        said = await self.desk.ask(
+            f"merge/{where}",
+            self.desk.prompt(f"merge_{where.partition('/')[0]}", update.suffix),
+            [*self.front, words(f"## The {len(flat)} {update.label} to merge", numbered(flat))],
+            self._wanted(properties),
+        )
+        if isinstance(said, Failure):
+            if is_broken(said):
+                return said
+            await self.desk.do_without(f"merge/{where}", said)
+            done = "put in a row" if update.capped else "the first stands for all"
+            why = f"merge {where}: {done}, as the merger failed ({words_of(said)})"
+            self.merged.said.append(why)
+            return in_a_row(flat, self.cases) if update.capped else flat[:1]
+        self.merged.reasons[where] = said.data["reasoning"]
+        made = said.data[update.key][: None if update.capped else 1]
+        places = [places_in(one["from"], len(flat)) for one in made]
+        if dropped := [one for place in places for one in place.dropped]:
+            listed = shown_places(dropped)
+            self.merged.said.append(f"merge {where}: dropped from its sources: {listed}")
+        used = {n for place in places for n in place.usable}
+        if lost := [n for n in range(len(flat)) if n not in used]:
+            left_out = f"left out {', '.join(map(str, lost))} of {len(flat)}"
+            self.merged.said.append(f"merge {where}: {left_out}")
+        return [self._supported(one, flat, level) for one in made]
+
+    def _wanted(self, properties: Mapping[str, object]) -> Wanted:
+        key, least = self.update.key, 0 if self.update.capped else 1
+        schema, held_to = (
+            shape(reasoning=TEXT, **{key: rows(shape(**{"from": places}, **properties), least)})
+            for places in (rows(COUNT), ANY_LIST)
+        )
+        if self.update.capped:
+            return Wanted(schema, held_to=held_to)
+        wanted = rewriting(self.desk, schema, lambda data: without_text(data[key]))
+        return replace(wanted, held_to=held_to)
+
+    def _supported(self, made: Mapping[str, Any], flat: Items, level: int) -> dict[str, Any]:
+        """An item with what stands behind it, from those that it says it comes from."""
+        sources = [flat[n] for n in places_in(made["from"], len(flat)).usable]
+        failing = any(one["source_type"] == "failure" for one in sources)
+        return {
+            **{key: value for key, value in made.items() if key != "from"},
+            # nothing that was seen stands behind one that comes from nowhere
+            **backing(sources, self.cases),
+            "source_type": "failure" if failing else "success",
+            "merge_level": level,
+        }
+
+
+async def aggregate(
+    desk: Desk, update: Update, patches: Sequence[Patch], front: Sequence[Item], size: int
+) -> Merged | Failure:
+    """One list of items from all patches of both kinds."""
+    cases = {patch["name"]: patch["cases"] for patch in patches}
+    merger = _Merger(desk, update, front, cases, Merged())
+    failing = merger.levels("failure", items_of(patches, "failure", update), size)
+    passing = merger.levels("success", items_of(patches, "success", update), size)
+    found = await asyncio.gather(failing, passing)
+    for one in found:
+        if isinstance(one, Failure):
+            return one
+    parts = [one for one in found if not isinstance(one, Failure) and one]
+    together = await merger.merge("final", parts, FINAL) if parts else []
+    if isinstance(together, Failure):
+        return together
+    merger.merged.said.sort()  # calls in flight together end in any order
+    merger.merged.items = together
+    return merger.merged
+
+
+def items_of(patches: Sequence[Patch], source: Source, update: Update) -> list[Items]:
+    """The items of each patch of a kind that has any, with what stands behind each by code."""
+    found: list[Items] = []
+    for patch in patches:
+        if patch["source_type"] != source or "error" in patch:
+            continue
+        own: dict[str, Any] = {"support_count": patch["batch_size"], "source_type": source}
+        own |= {"merge_level": 0, BEHIND: [patch["name"]]}
+        if items := [{**item, **own} for item in patch["patch"][update.key]]:
+            found.append(items)
+    return found
+
+
+def backing(sources: Items, cases: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The minibatches behind items, and how many cases those have, whoever else saw them too."""
+    names = list(dict.fromkeys(name for one in sources for name in one[BEHIND]))
+    return {"support_count": len({case for name in names for case in cases[name]}), BEHIND: names}
+
+
+def in_a_row(items: Items, cases: Mapping[str, Sequence[str]]) -> Items:
+    """All of them, failures first; equal ones once, with what stands behind both."""
+    found: dict[str, Items] = {}
+    for item in sorted(items, key=lambda one: one["source_type"] != "failure"):
+        key = json.dumps({k: v for k, v in item.items() if k not in OWN}, sort_keys=True)
+        found.setdefault(key, []).append(item)
+    return [{**equal[0], **backing(equal, cases)} for equal in found.values()]
+
+
+def shown(item: Mapping[str, Any]) -> str:
+    """An item as a model is shown it."""
+    told = {key: value for key, value in item.items() if key != BEHIND}
+    return json.dumps(told, ensure_ascii=False)
+
+
+def numbered(items: Items) -> str:
+    """Items as a model is shown them, each with its place."""
+    return "\n".join(f"{n}: {shown(item)}" for n, item in enumerate(items))

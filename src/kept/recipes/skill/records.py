@@ -1,0 +1,233 @@
+"""A step as a record of history.json, and where a run stands as runtime_state.json. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from kept.core.budget import NOTHING, Spend
+from kept.core.proposal import Note, Proposal, Skip
+from kept.core.schedules.epochs import STEP, epoch_of
+from kept.core.score import Evaluation
+from kept.core.stage import StepRecords
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+def about_of(step: StepRecords) -> Mapping[str, Any]:
+    """What a step told of itself, whether or not it came to a proposal."""
+    reply = step.proposed.reply if step.proposed else None
+    return reply.about if isinstance(reply, Proposal | Skip | Note) else _NOTHING
+
+
+def is_step(step: StepRecords) -> bool:
+    """Whether it reflected on a batch; the others are what an epoch ends with, and measurements."""
+    phase = step.opened.turn.phase
+    return phase.endswith(f"/{STEP}") and bool(epoch_of(phase))
+
+
+def place_of(step: StepRecords, steps: int) -> str | None:
+    """The folder of a turn's files, behind so many steps; None for one that has none."""
+    turn = step.opened.turn
+    if is_step(step):
+        return f"steps/step_{steps:04}"
+    if not (epoch := epoch_of(turn.phase)):
+        return None
+    # what follows every step would else be written over by the next
+    after = bool(turn.settings.get("step"))
+    return f"{turn.proposer}/step_{steps:04}" if after else f"{turn.proposer}/epoch_{epoch:02}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a run stands after some of its steps."""
+
+    steps: int = 0
+    """Steps that reflected on a batch."""
+    current: str = ""
+    current_path: str = "skills/skill_v0000.md"
+    current_step: int = 0
+    """Behind which step it was kept."""
+    current_score: float | None = None
+    current_origin: str = "initial_skill"
+    best: str = ""
+    best_score: float | None = None
+    best_step: int = 0
+    best_origin: str = "initial_skill"
+
+    def after(self, step: StepRecords, metric: str) -> "Standing":
+        """Where it stands when one more has closed."""
+        closed, turn = step.closed, step.opened.turn
+        now = replace(self, steps=self.steps + is_step(step))
+        scores = {e.candidate: score_of(e, metric) for e in _deciding(step)}
+        if self.current in scores:
+            now = replace(now, current_score=scores[self.current])
+        if self.best in scores:
+            now = replace(now, best_score=scores[self.best])
+        made = closed.candidate
+        origin = f"{turn.proposer}_{now.steps:04}"
+        # what leads already may be proven later: it is nobody else's for that
+        if closed.verdict.outcome == "keep" and made is not None and made != self.current:
+            now = replace(
+                now,
+                current=made,
+                current_path=_snapshot(step, now.steps),
+                current_step=now.steps,
+                # None where nothing was measured: another text's score is not its own
+                current_score=scores.get(made),
+                current_origin=origin,
+            )
+        if closed.verdict.best and made is not None:
+            # the step that made it: what it is proven by may come much later
+            now = replace(
+                now,
+                best=made,
+                best_score=now.current_score if made == now.current else scores.get(made),
+                best_step=now.current_step if made == now.current else now.steps,
+                best_origin=now.current_origin if made == now.current else origin,
+            )
+        return now
+
+
+def _snapshot(step: StepRecords, steps: int) -> str:
+    """The file of a skill that was kept: a step's own, or one that says who changed it after."""
+    by = "" if is_step(step) else f"_{step.opened.turn.proposer}"
+    return f"skills/skill_v{steps:04}{by}.md"
+
+
+def state_of(standing: Standing) -> dict[str, Any]:
+    """As `runtime_state.json` has it."""
+    return {
+        "last_completed_step": standing.steps,
+        "current_skill_path": standing.current_path,
+        "current_score": standing.current_score,
+        "current_origin": standing.current_origin,
+        "best_skill_path": "best_skill.md",
+        "best_score": standing.best_score,
+        "best_step": standing.best_step,
+        "best_origin": standing.best_origin,
+        "current_candidate": standing.current,
+        "best_candidate": standing.best,
+    }
+
+
+def history_row(step: StepRecords, standing: Standing, metric: str) -> dict[str, Any]:
+    """As `history.json` has it."""
+    closed, about = step.closed, about_of(step)
+    settings = step.opened.turn.settings
+    proposed = step.proposed.t if step.proposed else closed.t
+    mine = [e for e in _deciding(step) if e.candidate == closed.candidate]
+    rollout = cast("Mapping[str, Any]", about.get("rollout") or _NOTHING)
+    merged = cast("Mapping[str, Any]", about.get("merged") or _NOTHING)
+    spend = closed.spend
+    return {
+        "step": standing.steps,
+        "epoch": settings.get("epoch"),
+        "step_in_epoch": settings.get("step"),
+        "timing": {
+            "seconds": round(closed.t - step.opened.t, 3),
+            "propose_seconds": round(proposed - step.opened.t, 3),
+            "gate_seconds": round(closed.t - proposed, 3),
+        },
+        "tokens": _tokens(step),
+        "usage": {
+            "rollouts": spend.rollouts,
+            "calls": spend.calls,
+            "prompt_tokens": spend.tokens_in,
+            "completion_tokens": spend.tokens_out,
+            "usd": round(spend.usd, 6),
+        },
+        "rollout_hard": rollout.get("hard"),
+        "rollout_soft": rollout.get("soft"),
+        "rollout_n": rollout.get("n"),
+        "accumulation_batches": about.get("batches"),
+        "n_patches": len(about.get("patches", ())),
+        "n_edits_merged": _size(merged),
+        "n_edits_ranked": len(about.get("items", ())),
+        "edit_budget": settings.get("max_edits"),
+        "candidate_hash": closed.candidate,
+        "edit_apply_summary": _fates(step),
+        "selection_hard": mine[0].metric("hard") if mine else None,
+        "selection_soft": mine[0].metric("soft") if mine else None,
+        "gate_metric": metric,
+        "candidate_gate_score": score_of(mine[0], metric) if mine else None,
+        "action": action_of(step),
+        "outcome": closed.verdict.outcome,
+        "reason": closed.verdict.words,
+        "numbers": dict(closed.verdict.numbers),
+        "current_score": standing.current_score,
+        "best_score": standing.best_score,
+    }
+
+
+def action_of(step: StepRecords) -> str:
+    """What became of a step, in a word of the source's."""
+    verdict = step.closed.verdict
+    if verdict.outcome == "keep":
+        return "accept_new_best" if verdict.best else "accept"
+    if verdict.outcome == "discard":
+        return "reject"
+    return f"skip_{verdict.code.replace(' ', '_')}"
+
+
+def score_of(evaluation: Evaluation, metric: str) -> float | None:
+    """The measure that decides."""
+    return evaluation.metric(metric)
+
+
+def scores_of(
+    step: StepRecords, before: Standing, metric: str
+) -> tuple[float | None, float | None]:
+    """What decided, of the skill before and of the one that was proposed."""
+    scores = {e.candidate: score_of(e, metric) for e in _deciding(step)}
+    # one that was measured earlier is not measured again
+    known = {before.current: before.current_score, **scores}
+    return known.get(step.closed.incumbent), scores.get(step.closed.candidate or "")
+
+
+def _tokens(step: StepRecords) -> dict[str, dict[str, int]]:
+    """Calls and tokens of each model; what rollouts used is the student's."""
+    whole, teacher = step.closed.spend, step.proposed.spend if step.proposed else NOTHING
+    return {
+        "teacher": _used(teacher, NOTHING),
+        "student": _used(whole, teacher),
+    }
+
+
+def _used(spend: Spend, but: Spend) -> dict[str, int]:
+    return {
+        "calls": spend.calls - but.calls,
+        "prompt_tokens": spend.tokens_in - but.tokens_in,
+        "completion_tokens": spend.tokens_out - but.tokens_out,
+    }
+
+
+def _deciding(step: StepRecords) -> list[Evaluation]:
+    return [e for e in step.closed.evaluations if e.purpose == "decide"]
+
+
+def _size(merged: Mapping[str, Any]) -> int:
+    lists = (v for k, v in merged.items() if k not in ("said", "reasoning"))
+    return next((len(one) for one in lists if isinstance(one, list)), 0)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _fates(step: StepRecords) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for report in step.closed.reports:
+        found[report.fate] = found.get(report.fate, 0) + 1
+    return found
+
+
+def flattened(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as `config.json` has it: each key alone, as it may stand at the top of a file.
+
+    One that an earlier section has already keeps its section before it.
+    """
+    found: dict[str, Any] = {}
+    for section, told in config.items():
+        if not isinstance(told, Mapping):
+            found[section] = told
+            continue
+        for key, value in cast("Mapping[str, Any]", told).items():
+            alone = section if key == "name" else key
+            found[f"{section}.{key}" if alone in found else alone] = value
+    return found

@@ -1,0 +1,1 @@
+"""task.yaml: improve files, scored by a command, a function or a judge."""

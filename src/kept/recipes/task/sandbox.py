@@ -1,0 +1,213 @@
+"""From what a task says to what its commands see.
+
+The runner sees neither the cases nor what the scorer is made of, nor any history that holds them.
+The scorer sees everything but the runs of Kept. Files that the runner's own command names, and
+artifacts, are never hidden.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kept.recipes.task.naming import cwds, named
+from kept.recipes.task.scorers import named_in
+from kept.recipes.task.task import TaskSpec
+from kept.sandbox.capabilities import Abilities, abilities
+from kept.sandbox.coding_agents.program import Program
+from kept.sandbox.command import Command, Limits, View
+from kept.sandbox.secrets import env_files
+from kept.settings import is_set, readable_paths
+from kept.spec.files import find
+from kept.spec.load import said, section
+from kept.spec.sandbox import SandboxSpec
+from kept.spec.source import Source
+from kept.store.home import Home
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """How the commands of one task are held."""
+
+    spec: SandboxSpec
+    limits: Limits
+    inside: View
+    """What the runner sees; the scorer sees the same, with less of it hidden."""
+    home: Path
+    able: Abilities
+    secrets: tuple[Path, ...] = ()
+    """Files of the tree such as `.env`, which no command may read."""
+
+    def runner(self, command: Command) -> Command:
+        """The runner's command, held."""
+        return self._held(command, self.inside)
+
+    def scorer(self, command: Command) -> Command:
+        """The scorer's command, held."""
+        return self._held(command, replace(self.inside, hidden=(self.home, *self.secrets)))
+
+    def agent(self, command: Command, program: Program | None) -> Command:
+        """An agent's command, held: it has the network, and sees nothing of the task's folder.
+
+        Unless its program lies there: then it sees what the runner does.
+        """
+        tree, hidden = self.inside.tree, self.inside.hidden
+        if program is None or not program.path.is_relative_to(tree):
+            hidden = (*hidden, tree)
+        view = replace(
+            self.inside,
+            bare=True,
+            hidden=hidden,
+            seen=program.folders if program else (),
+            writable=(),
+            network="on",
+        )
+        return self._held(command, view)
+
+    def _held(self, command: Command, view: View) -> Command:
+        cwd = command.cwd.resolve()
+        return replace(command, cwd=cwd, limits=self.limits, view=view, passed_on=self.spec.env)
+
+    def facts(self) -> Mapping[str, object]:
+        """What a reader of the run wants to know about it."""
+        holds = self.able.enforced(walls=self.inside.walls)
+        return {
+            "walls": "bwrap" if self.inside.walls and self.able.walls else "none",
+            "network": self.spec.network,
+            "env": list(self.spec.env),
+            "hidden": list(self.spec.hidden),
+            "readable": list(self.spec.readable),
+            "writable": list(self.spec.writable),
+            "not_enforced": [what for what, does in holds.items() if not does],
+        }
+
+    def warnings(self) -> tuple[str, ...]:
+        """What does not hold although nobody said that it need not."""
+        told = [
+            f"`sandbox.env` names `{name}`, which is not set here"
+            for name in self.spec.env
+            if not is_set(name)
+        ]
+        if self.spec.walls != "off" and not self.able.walls:
+            told.append(f"commands run without walls round them: {self.able.why_not}")
+        return tuple(told)
+
+
+def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Confinement:
+    """How the commands of a task are to be held."""
+    able = abilities()
+    spec = task.sandbox
+    tree = source.folder.resolve()
+    home = Home.find(source.folder).path.resolve()
+    scorer = _named(tree, named_in(task.scorer), cwds(task.scorer.model_dump()))
+    unseen = {*scorer, *_listed(source, spec.hidden)}
+    if task.cases is not None:
+        unseen.add((tree / task.cases.file).resolve())
+    if task.cases is not None and task.logging.results_file is not None:
+        # its reasons quote what failed, and thereby the cases that decide
+        unseen.add((tree / task.logging.results_file).resolve())
+    runner = _named(tree, task.runner.lines, (task.runner.cwd,))
+    kept = {*(tree / name for name in artifacts), *runner}
+    hidden = sorted(path for path in unseen if not any(file.is_relative_to(path) for file in kept))
+    readable = _paths(source, "readable", spec.readable)
+    shown = (*kept, *scorer, *readable, *readable_paths())
+    secrets = tuple(
+        path for path in env_files(tree) if not any(path.is_relative_to(one) for one in shown)
+    )
+    view = View(
+        tree,
+        (home, *_histories(tree), *hidden, *secrets),
+        _paths(source, "writable", spec.writable),
+        _guarded(tree, task, (source.path.resolve(), *hidden, *sorted(kept))),
+        readable=readable,
+        network=spec.network,
+        walls=spec.walls != "off",
+    )
+    source.check()
+    return Confinement(spec, spec.limits(_memory()), view, home, able, secrets)
+
+
+def check_sandbox(source: Source) -> None:
+    """Report walls that cannot be had, and files that the spec names and that are not there."""
+    if said(source, ("sandbox", "walls")) == "required" and not (able := abilities()).walls:
+        message = f"they are required, and bwrap does not work here: {able.why_not}"
+        hint = "install bubblewrap; `kept doctor` says what works"
+        source.report(("sandbox", "walls"), message, hint)
+    for key in ("hidden", "readable", "writable"):
+        spec = section(source, ("sandbox",), SandboxSpec, SandboxSpec.model_fields.keys() - {key})
+        if spec is not None and key == "hidden":
+            _listed(source, spec.hidden)
+        elif spec is not None:
+            _paths(source, key, getattr(spec, key))
+
+
+def modes(folder: Path, artifacts: Mapping[str, str]) -> dict[str, int]:
+    """The mode bits of artifacts, which their texts do not have."""
+    return {name: (folder / name).stat().st_mode & 0o777 for name in artifacts}
+
+
+def _listed(source: Source, patterns: Iterable[str]) -> set[Path]:
+    """What the spec says is hidden; raises what is wrong with that."""
+    found: set[Path] = set()
+    for number, pattern in enumerate(patterns):
+        hits = find(source, ("sandbox", "hidden", number), pattern)
+        found.update(hit.resolve() for hit in hits)
+    return found
+
+
+def _paths(source: Source, key: str, paths: Iterable[str]) -> tuple[Path, ...]:
+    """What commands may read or write to; reports what is not there."""
+    found = tuple((source.folder / Path(path).expanduser()).resolve() for path in paths)
+    for number, path in enumerate(found):
+        if not path.exists():
+            hint = "make it first: Kept does not know whether it is to be a file or a folder"
+            source.report(("sandbox", key, number), f"there is no `{path}`", hint)
+    return found
+
+
+def _named(tree: Path, lines: Iterable[str], places: Iterable[str]) -> set[Path]:
+    """The files and folders of a tree that are words of command lines."""
+    bases = {tree, *((tree / place).resolve() for place in places)}
+    found = named(bases, lines)
+    return {path for path in found if path != tree and path.is_relative_to(tree)}
+
+
+def _guarded(tree: Path, task: TaskSpec, paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Those that nobody has any business to change: not where we write, or commands may."""
+    said = (task.logging.results_file, task.logging.candidate_dir, *task.sandbox.writable)
+    written = [(tree / name).resolve() for name in said if name is not None]
+    return tuple(
+        path
+        for path in dict.fromkeys(paths)
+        if not any(one.is_relative_to(path) or path.is_relative_to(one) for one in written)
+    )
+
+
+def _histories(tree: Path) -> tuple[Path, ...]:
+    """The repository that a tree is in: its history holds whatever is hidden in the tree."""
+    for folder in (tree, *tree.parents):
+        if (folder / ".git").exists():
+            return (folder / ".git", *_elsewhere(folder / ".git"))
+    return ()
+
+
+def _elsewhere(git: Path) -> Iterator[Path]:
+    """Where the history is that a worktree or a submodule only refers to."""
+    if git.is_dir():
+        return
+    try:
+        own = git.parent / git.read_text().removeprefix("gitdir:").strip()
+        yield own.resolve()
+        # of a worktree, the repository that it was made from
+        yield (own / (own / "commondir").read_text().strip()).resolve()
+    except (OSError, UnicodeDecodeError, ValueError):
+        # a submodule has no more
+        return
+
+
+def _memory() -> int | None:
+    """Bytes that the machine has."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None

@@ -1,0 +1,1 @@
+"""Typed figures of a run, read by everything that shows or returns one."""

@@ -1,0 +1,330 @@
+"""The facts of a run that every view of it shows."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from kept.core.budget import Spend, StopReason
+from kept.core.event import RunStarted
+from kept.core.objective import Constraint, Objective, Operator
+from kept.core.pool import MERGE
+from kept.core.proposal import ClosedStep, Proposal, Reply
+from kept.core.schedules.schedule import OF_THE_RUN
+from kept.core.state import State
+from kept.core.verdict import FOLLOWED, IDLE, UNMEASURED, VerdictCode, VerdictKind, word_for
+from kept.results.compare import Comparison, comparison_of
+from kept.results.scoring import scoring_functions
+from kept.results.ties import Tie, ties_of
+from kept.results.turns import Turns, turns_of
+from kept.store.reader import Run
+from kept.store.run_index import claim_of, measured_on, values
+from kept.store.spent import spend_of
+from kept.store.step_index import StepRow
+from kept.store.unmeasured import Unmeasured, unmeasured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLine:
+    """One closed step, in a line."""
+
+    step: int
+    phase: str
+    proposer: str
+    outcome: VerdictKind
+    code: VerdictCode
+    reason: str
+    why: str
+    """What the proposer said of it."""
+    value: float | None
+    """The metric of its candidate on the deciding cases; None when it was not measured there, and
+    for a crash, which is no measurement."""
+    numbers: Mapping[str, float]
+    incumbent: str
+    candidate: str | None
+    best: bool
+
+    @property
+    def word(self) -> str:
+        """What a person calls the outcome."""
+        return word_for(self.outcome, self.code)
+
+    @property
+    def kept(self) -> bool:
+        """Whether its candidate became the incumbent."""
+        return self.outcome == "keep"
+
+    @property
+    def proposed(self) -> bool:
+        """True if there was something to keep."""
+        return self.kept or self.refused
+
+    @property
+    def refused(self) -> bool:
+        """Whether there was something to keep, and it was not."""
+        return not self.kept and self.code not in IDLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A run at a glance."""
+
+    run: str
+    folder: Path
+    version: str
+    recipe: str
+    spec: str
+    status: str
+    stopped: StopReason | None
+    """None while it runs, and after a kill."""
+    started: float
+    elapsed: float
+    """Seconds at work, over all sittings."""
+    metric: str
+    direction: str
+    gate: str
+    proposers: tuple[str, ...]
+    cases: Mapping[str, int]
+    """Number of cases by split; empty for a run without cases."""
+    budget: Mapping[str, int | float]
+    """The limits that were set."""
+    seed: str
+    best: str
+    best_step: int | None
+    seed_value: float | None
+    best_value: float | None
+    steps: tuple[StepLine, ...]
+    open: tuple[int, ...]
+    """Numbers of the steps without a verdict."""
+    spend: Spend
+    """Of closed and open steps."""
+    not_enforced: tuple[str, ...] = ()
+    """What nothing held the commands to."""
+    functions: tuple[str, ...] = ()
+    """Python functions of the user that score, which no walls are round."""
+    leading: int | None = None
+    """The step that made the incumbent, where that is kept and not yet proven to be the best."""
+    claim: str = ""
+    """What the sealed test said of the best, where it was asked."""
+    claim_gain: float | None = None
+    """The gain that it measured."""
+    claim_low: float | None = None
+    """The lower end of its interval."""
+    claim_high: float | None = None
+    """The upper end of its interval."""
+    measured: str = ""
+    """Cases that the values of seed and best are from: `12 test cases`; empty without cases."""
+    ties: tuple[Tie, ...] = ()
+    """What breaks ties, of the seed and of the best."""
+    decided_seed: float | None = None
+    """The seed's value by the draws that what was kept is told by: a race's, else a proof's."""
+    unmeasured: tuple[Unmeasured, ...] = ()
+    """Cases that failed for the seed and for every candidate."""
+    lost: int = 0
+    """Turns that an outage kept from their answer, and that have had none since."""
+    comparison: Comparison | None = None
+    """What came of it, where it is one."""
+    turns: tuple[Turns, ...] = ()
+    """Of each proposer, where there are several."""
+
+    @property
+    def improved(self) -> bool:
+        """Whether the best is not the seed."""
+        return self.best != self.seed
+
+    @property
+    def gained(self) -> bool:
+        """Whether anything is better than the seed."""
+        return self.improved or (self.comparison is not None and self.comparison.better)
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """Steps by verdict."""
+        return Counter(step.outcome for step in self.steps)
+
+    @property
+    def proposals(self) -> int:
+        """Steps in which a proposer proposed something; merges are counted apart."""
+        return sum(step.proposed and step.proposer not in OF_THE_RUN for step in self.steps)
+
+    @property
+    def merges(self) -> int:
+        """Candidates that the run put together from proposals by itself."""
+        return sum(step.proposed and step.proposer == MERGE for step in self.steps)
+
+    @property
+    def empty_turns(self) -> int:
+        """Turns in which a proposer proposed nothing."""
+        return sum(not s.proposed and s.proposer not in OF_THE_RUN for s in self.steps)
+
+    @property
+    def never_judged(self) -> str:
+        """Why no candidate was ever rolled out, most often; empty where one was."""
+        reasons = Counter(step.reason for step in self.steps)
+        if not reasons or any(step.code not in UNMEASURED for step in self.steps):
+            return ""
+        return reasons.most_common(1)[0][0]
+
+    @property
+    def keeps(self) -> int:
+        """Steps that were kept."""
+        return sum(step.kept and step.code != FOLLOWED for step in self.steps)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it was cut short: stopped on request, by an error, or killed."""
+        return self.status in ("interrupted", "stopped by an error", "killed")
+
+
+def summary(run: Run) -> Summary:
+    """A run at a glance."""
+    state = run.state
+    started = state.started
+    assert started is not None, "a run that can be read has started"
+    seed_value, best_value = values(state)
+    claim = claim_of(state)
+    return Summary(
+        run=run.id,
+        folder=run.folder,
+        version=started.version,
+        recipe=started.recipe,
+        spec=state.fact("spec"),
+        status=run.status,
+        stopped=state.stopped,
+        started=started.t,
+        elapsed=state.elapsed + _since(state),
+        metric=state.fact("metric") or "score",
+        direction=objective_of(state).direction,
+        gate=state.fact("gate"),
+        proposers=_proposers(started.facts.get("proposers")),
+        cases=_numbers(started.facts.get("cases")),
+        budget=_numbers(started.facts.get("budget")),
+        not_enforced=_not_enforced(started.facts.get("sandbox")),
+        functions=tuple(scoring_functions(started.facts.get("scorer"))),
+        seed=state.seed,
+        best=state.best,
+        best_step=state.best_step,
+        seed_value=seed_value,
+        best_value=best_value,
+        steps=step_lines(run),
+        open=tuple(step.step for step in state.open),
+        leading=_leading(state),
+        claim=claim.reason if claim else "",
+        claim_gain=claim.numbers.get("gain") if claim else None,
+        claim_low=claim.numbers.get("low") if claim else None,
+        claim_high=claim.numbers.get("high") if claim else None,
+        measured=measured_on(state),
+        ties=ties_of(state),
+        decided_seed=_decided_seed(state, seed_value),
+        unmeasured=unmeasured(run, state),
+        lost=len(state.lost),
+        turns=turns_of(state),
+        comparison=comparison_of(state, {row.step: row.reason for row in run.steps}),
+        spend=spend_of(run.folder, state),
+    )
+
+
+def _leading(state: State) -> int | None:
+    if state.incumbent == state.best or state.fact("gate") != "race":
+        return None
+    made = (step for step in reversed(state.closed) if step.verdict.outcome == "keep")
+    return next((step.step for step in made if step.candidate == state.incumbent), None)
+
+
+def _decided_seed(state: State, otherwise: float | None) -> float | None:
+    """A pool that is proven at once is never raced, and what is only screened not even proven."""
+    known = {e.purpose: e.loss for e in state.evaluations.get(state.seed, ()) if e.failed < e.asked}
+    loss = known.get("decide", known.get("promote"))
+    return otherwise if loss is None else objective_of(state).value(loss)
+
+
+def step_lines(run: Run) -> tuple[StepLine, ...]:
+    """Every closed step, in order."""
+    objective = objective_of(run.state)
+    # the reasons of the index, which say what failed; those of the state are what proposers see
+    words = {row.step: row.reason for row in run.steps}
+    return tuple(_row(step, objective, words[step.step]) for step in run.state.closed)
+
+
+def _row(step: ClosedStep, objective: Objective, words: str) -> StepLine:
+    verdict = step.verdict
+    loss = None if verdict.outcome == "crash" else step.loss
+    return StepLine(
+        step=step.step,
+        phase=step.turn.phase,
+        proposer=step.turn.proposer,
+        outcome=verdict.outcome,
+        code=verdict.code,
+        reason=words,
+        why=step.proposal.why if step.proposal else "",
+        value=None if loss is None else objective.value(loss),
+        numbers=verdict.numbers,
+        incumbent=step.incumbent,
+        candidate=step.candidate,
+        best=verdict.best,
+    )
+
+
+def line_of(row: StepRow, objective: Objective, reply: Reply | None) -> StepLine:
+    """One closed step, from its row of the index and what was proposed."""
+    loss = None if row.outcome == "crash" else row.measured
+    return StepLine(
+        step=row.step,
+        phase=row.phase,
+        proposer=row.proposer,
+        outcome=cast("VerdictKind", row.outcome),
+        code=cast("VerdictCode", row.code),
+        reason=row.reason,
+        why=reply.why if isinstance(reply, Proposal) else "",
+        value=None if loss is None else objective.value(loss),
+        numbers=row.numbers,
+        incumbent=row.incumbent,
+        candidate=row.candidate,
+        best=row.best,
+    )
+
+
+def objective_of(state: State) -> Objective:
+    """What the run improves, as far as its facts tell."""
+    return objective_from(state.started)
+
+
+def objective_from(started: RunStarted | None) -> Objective:
+    """What a run improves, as far as the record of its start tells."""
+    facts: Mapping[str, object] = started.facts if started else {}
+    minimize = facts.get("direction") == "minimize"
+    given = facts.get("constraints")
+    rows = cast("list[dict[str, object]]", given) if isinstance(given, list) else []
+    return Objective(
+        str(facts.get("metric") or "score"),
+        "minimize" if minimize else "maximize",
+        constraints=tuple(
+            Constraint(
+                str(row["metric"]), cast("Operator", row["op"]), float(cast("float", row["value"]))
+            )
+            for row in rows
+        ),
+    )
+
+
+def _since(state: State) -> float:
+    return max(0.0, state.sitting[1] - state.sitting[0]) if state.sitting else 0.0
+
+
+def _not_enforced(sandbox: object) -> tuple[str, ...]:
+    if not isinstance(sandbox, dict):
+        return ()
+    return tuple(map(str, cast("dict[str, list[object]]", sandbox).get("not_enforced", ())))
+
+
+def _proposers(fact: object) -> tuple[str, ...]:
+    return tuple(str(name) for name in cast("list[object]", fact)) if isinstance(fact, list) else ()
+
+
+def _numbers(fact: object) -> Mapping[str, int]:
+    """The numbers among a fact's entries: facts are whatever a recipe wrote, read with care."""
+    if not isinstance(fact, Mapping):
+        return {}
+    entries = cast("Mapping[str, object]", fact)
+    return {name: cast("int", v) for name, v in entries.items() if isinstance(v, int | float)}

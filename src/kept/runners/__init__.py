@@ -1,1 +1,0 @@
-"""Runners: each executes a candidate on a case in its own way."""

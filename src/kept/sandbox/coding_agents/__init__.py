@@ -1,0 +1,1 @@
+"""Agent CLIs such as claude, codex and opencode, run in the sandbox."""

@@ -1,0 +1,160 @@
+"""`claude -p` of `@anthropic-ai/claude-code`: Anthropic's messages, one JSON object a line."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from kept.models.speech import Taken, mapping, maps
+from kept.sandbox.coding_agents.cli import TRIES, Cli, Event, Target, Told
+from kept.sandbox.coding_agents.lines import block, blocks, counts, status_in, status_of, text
+
+_TOOLS = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Skill", "TodoWrite", "Write")
+"""What it may use without asking, since there is nobody to ask."""
+
+_SAID = ("command", "file_path", "path", "pattern", "skill", "url", "query", "description")
+"""Of what a tool is given, what says most; the first one that is there."""
+
+
+def _home(target: Target) -> Mapping[str, str]:
+    # or it would want to show how it works before it does
+    return {".claude.json": json.dumps({"hasCompletedOnboarding": True})}
+
+
+def _environment(target: Target) -> Mapping[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": target.base_url.removesuffix("/v1"),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_MAX_RETRIES": str(TRIES),
+        "DISABLE_AUTOUPDATER": "1",
+    }
+
+
+def _words(target: Target, session: str) -> list[str]:
+    words = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
+    words += ["--model", target.model, "--permission-mode", "acceptEdits"]
+    words += ["--allowedTools", ",".join(_TOOLS)]
+    words += ["--effort", target.effort] if target.effort else []
+    return [*words, "--resume", session] if session else words
+
+
+def _listen(events: Iterable[Event]) -> Told:
+    told = Told()
+    used: dict[str, str] = {}
+    for event in events:
+        told.session = str(event.get("session_id") or told.session)
+        match event.get("type"):
+            case "assistant":
+                for part in _blocks(event):
+                    _said(told, part, used)
+            case "user":
+                for part in _blocks(event):
+                    _given_back(told, part, used)
+            case "system" if event.get("subtype") == "api_retry":
+                told.wait(f"{event.get('error_status') or ''} {event.get('error', '')}".strip())
+            case "result":
+                _result(told, event)
+            case _:
+                pass
+    for what in used.values():
+        told.use(what, failed="did not end")
+    return told
+
+
+def _blocks(event: Event) -> Iterator[dict[str, Any]]:
+    message = block(event, "message")
+    # what it says of an error of its provider is no message of a model
+    if message.get("model") == "<synthetic>":
+        return
+    # what a user said may be a text
+    yield from maps(message.get("content"))
+
+
+def _said(told: Told, part: dict[str, Any], used: dict[str, str]) -> None:
+    match part.get("type"):
+        case "text":
+            told.say(text(part, "text"))
+        case "thinking":
+            told.think(text(part, "thinking"))
+        case "tool_use":
+            used[str(part.get("id"))] = _use(str(part.get("name")), block(part, "input"))
+        case _:
+            pass
+
+
+def _use(name: str, given: dict[str, Any]) -> str:
+    """A tool and what it was given, in a line or few."""
+    if name == "Bash":
+        return f"$ {given.get('command', '')}"
+    told = next((str(given[key]) for key in _SAID if key in given), "")
+    return f"{name} {told or json.dumps(given, ensure_ascii=False)}"
+
+
+def _given_back(told: Told, part: dict[str, Any], used: dict[str, str]) -> None:
+    if part.get("type") != "tool_result":
+        return
+    what = used.pop(str(part.get("tool_use_id")), "a tool")
+    content = part.get("content")
+    output = content if isinstance(content, str) else _texts(blocks(part, "content"))
+    told.use(what, output, "failed" if part.get("is_error") else "")
+
+
+def _texts(parts: list[dict[str, Any]]) -> str:
+    return "\n".join(str(row.get("text", f"[{row.get('type')}]")) for row in parts)
+
+
+def _result(told: Told, event: Event) -> None:
+    told.taken = _taken(block(event, "usage"))
+    result = text(event, "result")
+    if event.get("stop_reason") == "refusal":
+        told.stop = "refusal"
+    elif not event.get("is_error"):
+        told.final = result.strip()
+    elif str(event.get("subtype", "")).startswith("error_max"):
+        told.stop = str(event["subtype"])
+    else:
+        errors: object = event.get("errors") or event.get("subtype")
+        listed = cast("list[object]", errors) if isinstance(errors, list) else [errors]
+        told.error = result or "; ".join(map(str, listed))
+        told.status = status_of(event.get("api_error_status")) or status_in(told.error)
+
+
+def _taken(usage: Event) -> Taken | None:
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    found = counts(usage, *names, "output_tokens")
+    if found is None:
+        return None
+    fresh, read, written, said = found
+    return Taken(fresh + read + written, said, read, written)
+
+
+def _ends_step(line: Event) -> bool:
+    """Whether a line of a session ends what an event told as a step."""
+    wanted = {"assistant": "text", "user": "tool_result"}.get(str(line.get("type")))
+    message = mapping(line.get("message"))
+    return any(part.get("type") == wanted for part in maps(message.get("content")))
+
+
+def _session_file(session: str, cwd: str) -> str:
+    return f"{re.sub('[^A-Za-z0-9]', '-', cwd)}/{session}.jsonl"
+
+
+CLAUDE = Cli(
+    name="claude_code_exec",
+    program="claude",
+    package="@anthropic-ai/claude-code",
+    providers=("anthropic",),
+    efforts=("low", "medium", "high"),
+    key="ANTHROPIC_API_KEY",
+    shell="CLAUDE_ENV_FILE",
+    short="claude",
+    instructions="CLAUDE.md",
+    skills=".claude/skills",
+    sessions=".claude/projects",
+    home=_home,
+    environment=_environment,
+    words=_words,
+    listen=_listen,
+    session_file=_session_file,
+    ends_step=_ends_step,
+)

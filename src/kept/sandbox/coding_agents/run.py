@@ -1,0 +1,132 @@
+"""An agent CLI from an errand to what it brought back.
+
+It works in the output folder of a workspace of its own, which is all that it is given: the task's
+folder, other cases and what is expected are not there. Its home is fresh, and of the environment it
+has the few harmless variables, those that `sandbox.env` names, and the one key that it needs. That
+key is taken out of all that it says or leaves behind.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import join
+
+from kept.core.artifact import Candidate
+from kept.core.case import IMPLICIT_CASE
+from kept.core.rollout import Failure, Rollout
+from kept.errors import SetupError
+from kept.models.config import ModelConfig
+from kept.models.providers import address, key_of
+from kept.sandbox.capabilities import abilities
+from kept.sandbox.coding_agents.cli import Cli, Target
+from kept.sandbox.coding_agents.errand import Errand, rendered
+from kept.sandbox.coding_agents.result import Result, hide
+from kept.sandbox.command import MIB, Command, Exit
+from kept.sandbox.walls import INSIDE
+from kept.sandbox.workspace import MAX_OUTPUT, Output, Scratch, Workspace
+from kept.settings import hide_in, logins
+from kept.store.files import write_below
+
+MOST_TEXT = 8 * MIB
+"""Bytes of what a CLI says that are kept; the last ones."""
+
+NO_KEY = "no-key-needed"
+"""For a server that wants no key: a CLI insists on one."""
+
+HOME = ".kept-home"
+"""In the workspace before and after a CLI is at work: what goes into its home, and comes out."""
+
+_NOBODY = Candidate({})
+_PROMPT = ".kept-prompt"
+_FORGET = ".kept-forget"
+"""A script that takes the key out of the environment of what a tool runs."""
+_LINE = f"""\
+cd "$KEPT_OUTPUT" && cp -R "{HOME}/." "$HOME" && rm -rf "{HOME}" || exit 126
+unset KEPT_CANDIDATE
+%s
+%s < "$HOME/{_PROMPT}"
+code=$?
+%s
+exit $code"""
+_SAVE = f'mkdir "$KEPT_OUTPUT/{HOME}" && cp -R "$HOME/%s/." "$KEPT_OUTPUT/{HOME}" 2>/dev/null'
+
+
+@dataclass(frozen=True, slots=True)
+class Harness:
+    """Runs one CLI with one model."""
+
+    cli: Cli
+    config: ModelConfig
+    command: Command
+    """With its limits and what it sees; the line is written here."""
+    scratch: Scratch
+    most_output: int = MAX_OUTPUT
+    worst_usd: float | None = None
+    """The declared most that one errand costs, charged where its token counts cannot be true."""
+
+    async def run(self, errand: Errand) -> Rollout | Failure:
+        """Do an errand once."""
+        try:
+            key = key_of(self.config) or NO_KEY
+        except SetupError as error:
+            return Failure("harness", "infrastructure", str(error))
+        prompt, shown = rendered(self.cli, errand)
+        given = {**errand.files, **shown}
+        target = self._target()
+        command = self._command(target, errand, key)
+        try:
+            with self.scratch.workspace(_NOBODY, IMPLICIT_CASE, given, errand.folders) as workspace:
+                write_below(workspace.output / HOME, self._home(target, prompt, errand, workspace))
+                ended = await workspace.run(command)
+                output = workspace.read_output(self.most_output)
+        except OSError as error:
+            message = f"cannot use the scratch folder: {error.strerror}"
+            return Failure("limit", "infrastructure", message)
+        if isinstance(output, Output):
+            # here, because a session is packed before it is brought back
+            for secret in (key, *logins(target.base_url)):
+                output = output._replace(files=hide_in(secret, output.files))
+        if isinstance(ended, Exit):
+            result = Result(
+                self.cli, self.config, prompt, ended, command.timeout, self.worst_usd or 0.0
+            )
+            ended = result.brought(output, shown, HOME)
+        for secret in (key, *logins(target.base_url)):
+            ended = hide(secret, ended)
+        return ended
+
+    def _target(self) -> Target:
+        config = self.config
+        url = address(config) or ""
+        return Target(
+            provider=config.provider, model=config.model, base_url=url, effort=config.effort
+        )
+
+    def _command(self, target: Target, errand: Errand, key: str) -> Command:
+        session = errand.session.id if errand.session else ""
+        words = self.cli.words(target, session)
+        forget = f'export {self.cli.shell}="$HOME/{_FORGET}"' if self.cli.shell else ":"
+        save = _SAVE % self.cli.sessions if self.cli.sessions else ":"
+        env = {**self.cli.environment(target), self.cli.key: key}
+        return replace(
+            self.command,
+            line=_LINE % (forget, join(words), save),
+            cwd=Path("/"),
+            env=env,
+            most_text=MOST_TEXT,
+        )
+
+    def _home(
+        self, target: Target, prompt: str, errand: Errand, workspace: Workspace
+    ) -> dict[str, bytes]:
+        texts = {**self.cli.home(target), _PROMPT: prompt, _FORGET: f"unset {self.cli.key}\n"}
+        files = {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
+        if errand.session is not None:
+            where = INSIDE / workspace.output.name if self._walled else workspace.output
+            name = self.cli.session_file(errand.session.id, str(where))
+            files[f"{self.cli.sessions}/{name}"] = errand.session.data
+        return files
+
+    @property
+    def _walled(self) -> bool:
+        view = self.command.view
+        return view is not None and view.walls and abilities().walls

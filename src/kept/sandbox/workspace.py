@@ -1,0 +1,263 @@
+"""Scratch folders: one for each rollout, gone when it is over.
+
+    candidate/    the candidate's files
+    case.json     the case, when the run has cases
+    output/       what the command leaves behind, read back within a limit
+
+Writes nothing outside the folder and follows no link when it reads back. A command that has a view
+is run with the candidate laid over its tree: between walls where they can be had, else in a copy.
+"""
+
+import errno
+import json
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from kept.core.artifact import Candidate
+from kept.core.case import IMPLICIT_CASE, Case
+from kept.core.rollout import Failure
+from kept.errors import RunError
+from kept.sandbox.capabilities import abilities
+from kept.sandbox.command import Command, Exit, View
+from kept.sandbox.copies import Copies
+from kept.sandbox.execute import execute
+from kept.sandbox.guard import Guard
+from kept.sandbox.scratch import PREFIX, own, remove_tree, sweep
+from kept.sandbox.walls import INSIDE, Site
+from kept.store.files import write_below, write_files
+
+MAX_OUTPUT = 16 * 1024 * 1024
+"""Bytes that a command may leave in its output folder, names included."""
+
+
+class Output(NamedTuple):
+    """What a command left behind."""
+
+    files: Mapping[str, bytes]
+    skipped: tuple[str, ...]
+    """What is there but is no plain file, each with the reason why it was left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The scratch folder of one rollout, or of one scoring of it."""
+
+    folder: Path
+    copies: Copies | None = None
+    """Of trees, for commands that cannot have an overlay of theirs."""
+
+    @property
+    def candidate(self) -> Path:
+        """Where the candidate's files are."""
+        return self.folder / "candidate"
+
+    @property
+    def case(self) -> Path:
+        """The case as JSON; not there in a run without cases."""
+        return self.folder / "case.json"
+
+    @property
+    def output(self) -> Path:
+        """Where a command leaves what it made."""
+        return self.folder / "output"
+
+    def variables(self, inside: Path | None = None) -> dict[str, str]:
+        """What a command finds in its environment, when it sees the folder at some other path."""
+        named = {"KEPT_CANDIDATE": self.candidate, "KEPT_OUTPUT": self.output}
+        if self.case.exists():
+            named["KEPT_CASE"] = self.case
+        seen = inside or self.folder
+        return {name: str(seen / path.name) for name, path in named.items()}
+
+    async def run(self, command: Command) -> Exit | Failure:
+        """Run a command on what is in this folder; its stderr names no path of this machine.
+
+        Models are shown stderr, and a request is the same wherever and whenever it is made. What
+        is printed to stdout is data, and stays as it is.
+        """
+        ended = await self._run(command)
+        tree = {} if command.view is None else {command.view.tree: "."}
+        return _renamed(ended, {self.folder: str(INSIDE), **tree})
+
+    async def _run(self, command: Command) -> Exit | Failure:
+        view = command.view
+        if view is None:
+            return await execute(command, self.variables())
+        able = abilities()
+        if view.bare:
+            if view.walls and able.walls:
+                return await execute(command, self.variables(INSIDE), Site(self.folder))
+            return await self._run_unwalled(command, view)
+        # layers of an overlay cannot lie in one another
+        inside = self.folder.is_relative_to(view.tree)
+        if view.walls and able.walls and able.overlay and not inside:
+            (self.folder / "tree").symlink_to(view.tree)
+            (self.folder / "layers").mkdir()
+            return await execute(command, self.variables(INSIDE), Site(self.folder))
+        if self.copies is None:
+            raise RunError("a command with a view needs a scratch folder that can hold copies")
+        walls = view.walls and able.walls
+        # between walls, what is writable is bound over the copy, and a link would lead nowhere
+        lent = replace(view, writable=()) if walls else view
+        with self.copies.lend(lent, self.candidate) as copy:
+            if walls:
+                return await execute(command, self.variables(INSIDE), Site(self.folder, copy))
+            cwd = command.cwd
+            if cwd.is_relative_to(view.tree):
+                cwd = copy / cwd.relative_to(view.tree)
+            ended = await self._run_unwalled(replace(command, cwd=cwd), view)
+            return _renamed(ended, {copy: "."})
+
+    async def _run_unwalled(self, command: Command, view: View) -> Exit | Failure:
+        (self.folder / "home").mkdir(exist_ok=True)
+        variables = {**self.variables(), "HOME": str(self.folder / "home")}
+        guard = Guard(view.guarded)
+        ended = await execute(command, variables)
+        if changed := guard.changed():
+            names = ", ".join(f"`{_below(path, view.tree)}`" for path in changed)
+            message = f"changed while the command ran, which is none of its business: {names}"
+            return Failure("limit", "candidate", message)
+        return ended
+
+    def read_output(self, limit: int = MAX_OUTPUT) -> Output | Failure:
+        """The files of the output folder, or that they are too much."""
+        files: dict[str, bytes] = {}
+        skipped: list[str] = []
+        size = 0
+        if self.output.is_symlink():
+            return Failure("limit", "candidate", "the output folder was replaced by a link")
+        if not self.output.is_dir():
+            return Output(files, ())
+        # by descriptor and never by path: a folder that a left-over process swaps for a link while
+        # we walk must not lead us elsewhere
+        for folder, subfolders, names, fd in os.fwalk(self.output):
+            subfolders.sort()
+            below = Path(folder).relative_to(self.output)
+            for name in sorted({*names, *(s for s in subfolders if _is_link(s, fd))}):
+                path = (below / name).as_posix()
+                size += len(os.fsencode(path))
+                if _leaves(path, name, fd):
+                    message = f"`{path}` in the output folder is a link that leaves it"
+                    return Failure("limit", "candidate", message)
+                data = _read(path, name, fd, limit - size)
+                if isinstance(data, str):
+                    skipped.append(data)
+                    continue
+                size += len(data)
+                if size > limit:
+                    message = f"the output folder holds more than {limit / 2**20:g} MiB (at {path})"
+                    return Failure("limit", "candidate", message)
+                files[path] = data
+        return Output(files, tuple(skipped))
+
+
+class Scratch:
+    """The folder that workspaces are made in; made at first use, removed by `close`."""
+
+    def __init__(self, modes: Mapping[str, int] | None = None) -> None:
+        """Artifacts may have mode bits, by path; else their files are plain ones."""
+        self._root: Path | None = None
+        self._owned = -1
+        self._modes = modes or {}
+        self._copies: Copies | None = None
+
+    @contextmanager
+    def workspace(
+        self,
+        candidate: Candidate,
+        case: Case,
+        output: Mapping[str, bytes] | None = None,
+        folders: Collection[str] = (),
+    ) -> Generator[Workspace]:
+        """A fresh workspace, removed at the end of the block whatever ends it.
+
+        The output folder holds these files, and these folders also where they are empty.
+        Raises `OSError` where the disk does not play along.
+        """
+        if self._root is None:
+            # resolved, so that a command sees the same path by name and by `pwd -P`
+            self._root = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+            self._owned = own(self._root)
+            self._copies = Copies(self._root / "copies")
+            sweep()
+        folder = Path(tempfile.mkdtemp(dir=self._root))
+        try:
+            workspace = Workspace(folder / "w", self._copies)
+            write_files(workspace.candidate, candidate, self._modes)
+            if case != IMPLICIT_CASE:
+                text = json.dumps(case.data, ensure_ascii=False, default=str)
+                workspace.case.write_text(text, encoding="utf-8", errors="surrogatepass")
+            write_below(workspace.output, output or {})
+            for name in folders:
+                if not (workspace.output / name).exists():
+                    (workspace.output / name).mkdir()
+            yield workspace
+        finally:
+            remove_tree(folder)
+
+    def close(self) -> None:
+        """Remove everything."""
+        if self._root is not None:
+            remove_tree(self._root)
+            os.close(self._owned)
+            self._root = self._copies = None
+
+
+def _renamed(ended: Exit | Failure, places: Mapping[Path, str]) -> Exit | Failure:
+    """Put other names for folders into what a command said on stderr."""
+    if isinstance(ended, Failure):
+        return ended
+    stderr = ended.stderr
+    for path, name in places.items():
+        if path.name and str(path) in stderr:
+            # not as a part of another name
+            stderr = re.sub(rf"{re.escape(str(path))}(?![\w.-])", name, stderr)
+    return replace(ended, stderr=stderr)
+
+
+def _below(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+
+
+def _is_link(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _leaves(path: str, name: str, folder: int) -> bool:
+    """Whether something is a link to outside the folder that its path is relative to."""
+    try:
+        target = os.readlink(name, dir_fd=folder)
+    except OSError:
+        return False
+    parts = os.path.normpath(os.path.join(os.path.dirname(path), target)).split("/")  # noqa: PTH118, PTH120 # pathlib does not take `..` out
+    return target.startswith("/") or parts[0] == ".."
+
+
+def _read(path: str, name: str, folder: int, limit: int) -> bytes | str:
+    """The bytes of a plain file, one more than the limit at most; or why it was left alone."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return f"{path!r}: the name is not UTF-8"
+    try:
+        # without O_NONBLOCK, opening a pipe would wait for a writer
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        # what O_NOFOLLOW says of a link
+        why = "a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        return f"`{path}`: {why}"
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return f"`{path}`: not a plain file"
+        return file.read(max(0, limit) + 1)

@@ -1,1 +1,0 @@
-"""Scorers: each turns what a rollout brought back into named measures."""

@@ -1,1 +1,0 @@
-"""Metrics of agent tests: how each exchange of a conversation is measured, one file a kind."""

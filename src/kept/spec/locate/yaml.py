@@ -1,0 +1,255 @@
+"""YAML as nodes: what the YAML library composes, with the offsets that it knows."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml as pyyaml
+from ruamel.yaml.error import YAMLError
+
+from kept.core.parsing import ParseLimit, check_size
+from kept.core.values import Value, render_value
+from kept.spec.libyaml import MAX_CHARS, can_take, construct, parser_of, ruamel
+from kept.spec.locate.nodes import Items, Node, Room, Scalar, Table, Unreadable
+
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
+_WORD = re.compile(r"[A-Za-z_/][\w/.-]*(?: [\w/.-]+)*")
+_LITERALS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+"""What some reader of YAML takes for something else than a text."""
+# what a reader of YAML refuses, or takes for the end of a line
+_SPECIAL = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+
+_UNHELD = re.compile("[\x00-\x08\x0b-\x1f]|" + _SPECIAL.pattern)
+"""What a text in lines of its own cannot hold."""
+_BLOCK_SIGN = re.compile(r"^[|>][-+\d]*")
+_BLANK_END = re.compile(r"(?:\r?\n[ \t]*)+\Z")
+_INDENT = re.compile(r"^( +)\S", re.MULTILINE)
+
+
+def read_yaml(text: str) -> Node:
+    """The tree of a text; raises `Unreadable`."""
+    reader = ruamel()
+    try:
+        check_size(text, MAX_CHARS)
+        root = _fast(text, reader.resolver) or reader.compose(text)
+        if root is None:
+            return Table(())
+        return _Tree(text, reader).node(root)
+    except ParseLimit as limit:
+        raise Unreadable(f"is not YAML that can be read: {limit}") from limit
+    except (YAMLError, ValueError) as error:
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise Unreadable(f"is not YAML: {problem}") from error
+
+
+def _fast(text: str, resolver: Any) -> Any:  # noqa: ANN401 # the libraries have no types
+    """The root that libyaml finds; None where ruamel.yaml has to tell."""
+    if not can_take(text):
+        return None
+    try:
+        return parser_of(text, resolver).get_single_node()
+    except ParseLimit:
+        raise
+    except (pyyaml.YAMLError, ValueError):
+        return None
+
+
+class _Tree:
+    """Turns the library's nodes into ours. Its nodes are `Any`: the library has no types."""
+
+    def __init__(self, text: str, reader: Any) -> None:  # noqa: ANN401 # see above
+        self._text = text
+        self._reader = reader
+        self._done: dict[int, Node] = {}
+        self._uses: Counter[int] = Counter()
+
+    def node(self, root: Any) -> Node:  # noqa: ANN401 # see the class
+        self._count(root)
+        newline = "\r\n" if "\r\n" in self._text else "\n"
+        return self._convert(root, _Where(0, False, newline))
+
+    def _count(self, node: Any) -> None:  # noqa: ANN401 # see the class
+        """How many places stand for each node: an alias gives the very same one again."""
+        self._uses[id(node)] += 1
+        if self._uses[id(node)] > 1:
+            return
+        if node.id == "mapping":
+            for key, value in node.value:
+                self._count(key)
+                self._count(value)
+        elif node.id == "sequence":
+            for item in node.value:
+                self._count(item)
+
+    def _convert(self, node: Any, where: "_Where") -> Node:  # noqa: ANN401 # see the class
+        done = self._done.get(id(node))
+        if done is not None:
+            return done
+        shared = self._uses[id(node)] > 1
+        if node.id == "mapping":
+            # before what is in it: a mapping may hold itself
+            entries: list[tuple[str, Node]] = []
+            below = _inside(node, where)
+            room = self._room(node, below)
+            self._done[id(node)] = table = Table(entries, shared, room)
+            for key, value in node.value:
+                name = str(key.value) if key.id == "scalar" else ""
+                entries.append((name, self._convert(value, below)))
+            return table
+        if node.id == "sequence":
+            items: list[Node] = []
+            self._done[id(node)] = found = Items(items, shared)
+            below = _inside(node, where)
+            items.extend(self._convert(item, below) for item in node.value)
+            return found
+        self._done[id(node)] = scalar = self._scalar(node, where, shared=shared)
+        return scalar
+
+    def _scalar(self, node: Any, where: "_Where", *, shared: bool) -> Scalar:  # noqa: ANN401 # see the class
+        start, end = node.start_mark.index, node.end_mark.index
+        # an anchor and a tag count as part of the value, and stay
+        properties = _PROPERTIES.match(self._text, start, end)
+        start = properties.end() if properties else start
+        obstacle = "is shared through an alias" if shared else ""
+        if start == end:
+            # the library puts what is not there wherever it noticed that
+            obstacle = "has no value"
+        value = construct(self._reader, node)
+        quote = node.style or ""
+        if quote in ("|", ">"):
+            return self._block(start, end, value, where, obstacle)
+        # what follows on the line would become part of a block
+        alone = not self._line_after(end).strip()
+        blocks = replace(where, last=end == len(self._text)) if alone and not where.flow else None
+
+        def render(value: Value) -> str:
+            block = None
+            if blocks and isinstance(value, str) and "\n" in value:
+                block = render_block(value, blocks)
+            return block or render_yaml(value, quote)
+
+        return Scalar(start, end, value, render, obstacle)
+
+    def _block(self, start: int, end: int, value: object, where: "_Where", obstacle: str) -> Scalar:
+        """A text in lines of its own, below a sign that may have a comment behind it."""
+        whole = self._text[start:end]
+        # blank lines behind it stay, unless spaces in them would count as part of another text
+        blank = _BLANK_END.search(whole)
+        if blank is not None:
+            keeps = not blank[0].strip("\r\n")
+            end = start + (blank.start() if keeps else len(whole.removesuffix("\n")))
+        head, _, body = whole.partition("\n")
+        comment = _BLOCK_SIGN.sub("", head).rstrip("\r")
+        own = _INDENT.search(body) if not re.search(r"\d", head.partition("#")[0]) else None
+        column = len(own[1]) if own else where.column
+        inside = replace(where, column=column, last=end == len(self._text), comment=comment)
+
+        def render(value: Value) -> str:
+            block = render_block(value, inside) if isinstance(value, str) else None
+            return block or render_yaml(value) + comment
+
+        return Scalar(start, end, value, render, obstacle)
+
+    def _room(self, node: Any, where: "_Where") -> Room | None:  # noqa: ANN401 # see the class
+        """Behind the last entry that ends on its line, else before the first."""
+        if any(key.id != "scalar" for key, _ in node.value):
+            return None
+        ended = [v for _, v in node.value if self._uses[id(v)] == 1 and _ends(v, flow=where.flow)]
+        start, end = node.start_mark.index, ended[-1].end_mark.index if ended else None
+        if where.flow:
+            if end is not None:
+                return Room(end, lambda keys, value: f", {_flow_entry(keys, value)}")
+            after = ", " if node.value else ""
+            at = self._text.index("{", start) + 1
+            return Room(at, lambda keys, value: _flow_entry(keys, value) + after)
+        margin = where.newline + " " * node.value[0][0].start_mark.column
+        if end is not None:
+            at = end + len(self._line_after(end))
+            return Room(at, lambda keys, value: margin + _block_entry(keys, value, margin))
+        at = node.value[0][0].start_mark.index
+        return Room(at, lambda keys, value: _block_entry(keys, value, margin) + margin)
+
+    def _line_after(self, at: int) -> str:
+        """The rest of a line."""
+        end = self._text.find("\n", at)
+        return self._text[at : end if end >= 0 else len(self._text)].removesuffix("\r")
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """What a text must know of its place to be written in lines of its own."""
+
+    column: int
+    """Spaces before each line."""
+    flow: bool
+    """Whether it is inside brackets, where no such texts can be."""
+    newline: str
+    last: bool = False
+    """Whether nothing follows, not even the end of the line."""
+    comment: str = ""
+    """What stands behind the sign."""
+
+
+def _inside(node: Any, where: _Where) -> _Where:  # noqa: ANN401 # the library has no types
+    """The place of what is in a mapping or a list."""
+    column = node.start_mark.column
+    if node.id == "mapping" and node.value:
+        # the mapping itself begins at its anchor
+        column = node.value[0][0].start_mark.column
+    return replace(where, column=column + 2, flow=where.flow or bool(node.flow_style))
+
+
+def _ends(node: Any, *, flow: bool) -> bool:  # noqa: ANN401 # the library has no types
+    """Whether it is known where an entry with this value ends."""
+    if node.id != "scalar":
+        return bool(node.flow_style) and not flow
+    return node.style not in ("|", ">") and node.start_mark.index < node.end_mark.index
+
+
+def _flow_entry(keys: Sequence[str], value: Value) -> str:
+    first, *others = keys
+    inner = f"{{{_flow_entry(others, value)}}}" if others else render_yaml(value)
+    return f"{render_yaml(first)}: {inner}"
+
+
+def _block_entry(keys: Sequence[str], value: Value, margin: str) -> str:
+    first, *others = keys
+    if not others:
+        return f"{render_yaml(first)}: {render_yaml(value)}"
+    deeper = f"{margin}  "
+    return f"{render_yaml(first)}:{deeper}{_block_entry(others, value, deeper)}"
+
+
+def render_block(text: str, where: _Where) -> str | None:
+    """A text in lines of its own; None where such lines cannot hold it."""
+    lines = text.split("\n")
+    ends = len(text) - len(text.rstrip("\n"))
+    said = [line for line in lines if line]
+    if not said or ends > 1 or said[0].startswith((" ", "\t")) or not said[-1].strip():
+        return None  # where it begins, or ends, would be read in another way
+    if _UNHELD.search(text):
+        return None
+    margin = " " * where.column
+    shown = [f"{margin}{line}" if line else "" for line in (lines[:-1] if ends else lines)]
+    sign = "|" if ends else "|-"
+    end = where.newline if ends and where.last else ""
+    return where.newline.join([f"{sign}{where.comment}", *shown]) + end
+
+
+def render_yaml(value: Value, quote: str = "") -> str:
+    """A value as YAML writes it, in quotes where there were some or where it needs them."""
+    if not isinstance(value, str):
+        return render_value(value)
+    if quote == "'" and value.isprintable():
+        doubled = value.replace("'", "''")
+        return f"'{doubled}'"
+    if quote == "" and _WORD.fullmatch(value) and value.lower() not in _LITERALS:
+        return value
+    return _SPECIAL.sub(_escape, json.dumps(value, ensure_ascii=False))
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

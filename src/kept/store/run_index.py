@@ -1,0 +1,357 @@
+"""The list of all runs of a home, in SQLite.
+
+A convenience: whatever it lacks or holds stale is read from the run folders again.
+"""
+
+import logging
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from typing import cast
+from zlib import crc32
+
+from kept.core.objective import Objective
+from kept.core.plan import AGENT_RUN, ITERATIONS, REFINE, SUITE
+from kept.core.rollout import Purpose
+from kept.core.schedules.refine import attempts, reruns, run_folder
+from kept.core.state import State
+from kept.core.verdict import Verdict
+from kept.core.words import count
+from kept.errors import JournalError
+from kept.store.facts import seed_value
+from kept.store.files import make_private
+from kept.store.glance import Glance
+from kept.store.home import Home
+from kept.store.lines import read_events
+from kept.store.lock import holder
+from kept.store.reader import fold_run
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run in the list."""
+
+    id: str
+    recipe: str
+    spec: str
+    status: str
+    started: float
+    steps: int
+    proposals: int
+    """Steps that had one to judge."""
+    keeps: int
+    rollouts: int
+    usd: float
+    metric: str
+    seed_value: float | None
+    best_value: float | None
+    reason: str
+    gain: float | None
+    low: float | None
+    high: float | None
+    """How much better the best is, and where the true gain lies; None where nothing bounds it."""
+    limit: str
+    """Of the budget, what is nearest to its end: `rollouts`, say; empty without any limit."""
+    used: float
+    """The share of it that is used."""
+    elapsed: float
+    spark: str
+    """The incumbent's value by step, few enough to draw, as numbers with blanks between."""
+    size: int
+    """Of the journal when this was read; a different size now means the row is stale."""
+    parent_run_id: str = ""
+    """The run that an agent run started from; empty for none."""
+    refinement: str = ""
+    """Of an iteration, the run that refines; empty for others."""
+    iteration: int = 0
+    """Which one of that it is."""
+    folder: str = ""
+    """Where an iteration lies; empty for others, which lie below the home by their id."""
+
+
+log = logging.getLogger("kept")
+
+UNREADABLE = "unreadable"
+"""The status of a run whose journal holds what is no record."""
+
+_COLUMNS = [field.name for field in fields(RunRow)]
+_NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
+"""Quoted: `limit` is a word of SQL."""
+_TABLE = f"runs_{len(_COLUMNS)}_checked_2"
+"""Named by its width and by what a status means: a table of an older version is another one."""
+
+
+class RunIndex:
+    """`index.db` of a home."""
+
+    def __init__(self, home: Home, glance: Callable[[Path], Glance] | None = None) -> None:
+        self._home = home
+        self._glance = glance or _glance
+        """How a run is read; who reads often has what it read before at hand."""
+
+    def rows(self) -> list[RunRow]:
+        """Every run, newest first, read anew where the folder has changed."""
+        known = self._known()
+        rows: list[RunRow] = []
+        fresh: list[RunRow] = []
+        for folder in self._home.folders():
+            row = known.get(folder.name)
+            size = (folder / "journal.jsonl").stat().st_size
+            # a record may be mended without another size
+            if row is None or row.size != size or row.status in ("running", UNREADABLE):
+                row = self._read(folder)
+                fresh.append(row)
+            rows.append(row)
+        if fresh:
+            self._remember(fresh)
+        return rows[::-1]
+
+    def with_iterations(self) -> list[RunRow]:
+        """Every run, newest first, and behind each refinement the runs of its iterations."""
+        known: dict[str, list[RunRow]] = {}
+        for row in self._known().values():
+            if row.refinement:
+                known.setdefault(row.refinement, []).append(row)
+        found: list[RunRow] = []
+        fresh: list[RunRow] = []
+        for row in self.rows():
+            found.append(row)
+            if row.recipe != REFINE:
+                continue
+            mine = sorted(known.get(row.id, ()), key=lambda one: one.iteration)
+            if not mine or any(one.size != row.size for one in mine):
+                try:
+                    mine = iterations_of(self._home.runs / row.id, row)
+                except JournalError as error:
+                    # its own row needs less of the journal than its iterations do
+                    found[-1] = _unreadable(row.id, UNREADABLE, str(error.message), row.size)
+                    continue
+                fresh += mine
+            found += mine
+        if fresh:
+            self._remember(fresh)
+        return found
+
+    def find_iteration(self, name: str) -> RunRow | None:
+        """The iteration of that id, or the start or end of it; None where it is not one alone."""
+        ids = {row.id: row for row in self.with_iterations() if row.refinement}
+        hits = [id_ for id_ in ids if id_.startswith(name) or id_.endswith(name)]
+        return ids.get(name) or (ids[hits[0]] if len(hits) == 1 else None)
+
+    def _known(self) -> dict[str, RunRow]:
+        """What was read before; nothing where the database is missing or of no use."""
+        path = self._home.index
+        if path is None or not path.exists():
+            return {}
+        sql = f"SELECT {_NAMES}, checksum FROM {_TABLE}"
+        with (
+            suppress(sqlite3.Error, UnicodeDecodeError),
+            closing(sqlite3.connect(path, timeout=10)) as database,
+        ):
+            rows = database.execute(sql).fetchall()
+            return {row[0]: RunRow(*row[:-1]) for row in rows if row[-1] == _checksum(row[:-1])}
+        return {}
+
+    def _remember(self, rows: list[RunRow]) -> None:
+        """Spare the next listing the reading; a folder that cannot be written does without."""
+        path = self._home.index
+        if path is None:
+            return
+        marks = ", ".join("?" for _ in (*_COLUMNS, "checksum"))
+        try:
+            make_private(path)
+            with closing(sqlite3.connect(path, timeout=10)) as database, database:
+                database.execute("PRAGMA journal_mode=WAL")
+                made = f"CREATE TABLE IF NOT EXISTS {_TABLE} ({_NAMES}, checksum, PRIMARY KEY (id))"
+                database.execute(made)
+                insert = f"INSERT OR REPLACE INTO {_TABLE} VALUES ({marks})"
+                told = [astuple(row) for row in rows]
+                database.executemany(insert, [(*row, _checksum(row)) for row in told])
+        except (sqlite3.OperationalError, OverflowError, OSError) as error:
+            log.debug("index.db is left as it is: %s", error)
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            log.warning("%s is damaged (%s) and is made anew", path, error)
+            for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+                with suppress(OSError):
+                    path.with_name(name).unlink()
+
+    def _read(self, folder: Path) -> RunRow:
+        size = (folder / "journal.jsonl").stat().st_size
+        try:
+            told = self._glance(folder)
+            started, status = told.begun, told.status
+        except JournalError as error:
+            status = "running" if holder(folder) is not None else UNREADABLE
+            return _unreadable(folder.name, status, str(error.message), size)
+        seed_value, best_value = told.values
+        spend, gain = told.spend, told.gain
+        limit, used = nearest_limit(told)
+        return RunRow(
+            id=folder.name,
+            recipe=started.recipe,
+            spec=told.fact("spec"),
+            status=status,
+            started=started.t,
+            steps=len(told.rows),
+            proposals=told.proposals,
+            keeps=told.keeps,
+            rollouts=spend.rollouts,
+            usd=spend.usd,
+            metric=told.fact("metric"),
+            seed_value=seed_value,
+            best_value=best_value,
+            reason=told.stopped.message if told.stopped else "",
+            gain=gain.mean if gain else None,
+            low=gain.low if gain else None,
+            high=gain.high if gain else None,
+            limit=limit,
+            used=used,
+            elapsed=told.elapsed,
+            spark=" ".join(f"{value:.4g}" for value in _staircase(told)),
+            size=size,
+            parent_run_id=_parent(started.facts),
+        )
+
+
+def _checksum(row: tuple[object, ...]) -> int:
+    """Of a row as it was read from a run: SQLite does not notice a flipped bit."""
+    return crc32(repr(row).encode("utf-8", "surrogatepass"))
+
+
+def _parent(facts: Mapping[str, object]) -> str:
+    asked = facts.get(AGENT_RUN)
+    told = cast("Mapping[str, object]", asked if isinstance(asked, Mapping) else {})
+    return str(told.get("parent_run_id") or "")
+
+
+def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
+    """The runs of the iterations of a refinement that have ended, oldest first.
+
+    Raises `JournalError` if a record of the journal is damaged.
+    """
+    path = folder / "journal.jsonl"
+    state = fold_run(read_events(path), path).state
+    root = state.fact(ITERATIONS)
+    return [
+        replace(
+            of,
+            id=one.run_id,
+            recipe=AGENT_RUN,
+            status=one.status,
+            steps=0,
+            proposals=0,
+            keeps=0,
+            rollouts=0,
+            usd=0.0,  # counted with the refinement that paid for it
+            seed_value=None,
+            best_value=one.loss,
+            reason="",
+            gain=None,
+            low=None,
+            high=None,
+            limit="",
+            used=0.0,
+            elapsed=one.seconds,
+            spark="",
+            parent_run_id=one.parent_run_id,
+            refinement=of.id,
+            iteration=one.k,
+            folder=run_folder(root, one),
+        )
+        for one in attempts(reruns(state))
+    ]
+
+
+def values(state: State) -> tuple[float | None, float | None]:
+    """The metric of seed and best on the test cases, else on others that both were measured on."""
+    first, second, _ = measured_values(state)
+    return first, second
+
+
+def measured_on(state: State) -> str:
+    """Cases that `values` are from, as in `12 test cases`; empty for a run without cases."""
+    started = state.started
+    # the tasks of a suite are no split of cases
+    splits = started.facts.get("cases") if started and started.recipe != SUITE else None
+    purpose = measured_values(state)[2]
+    if not isinstance(splits, Mapping) or not splits or purpose is None:
+        return ""
+    sizes = cast("Mapping[str, int]", splits)
+    known = state.evaluations.get(state.best, ())
+    cases = max((len(e.cases) for e in known if e.purpose == purpose), default=0)
+    split = {"test": "test", "screen": "train"}.get(purpose, "holdout")
+    if split == "holdout" and cases > sizes.get("holdout", 0):
+        split = "train and holdout"  # a final of variants, from which nobody learnt
+    return count(cases, f"{split} case") if cases else ""
+
+
+def measured_values(state: State) -> tuple[float | None, float | None, Purpose | None]:
+    """The values of seed and best, and what the rollouts they are from were for."""
+    direction = "minimize" if state.fact("direction") == "minimize" else "maximize"
+    objective = Objective(direction=direction)
+    seed, best = (_losses(state, id_) for id_ in (state.seed, state.best))
+    # draws of one purpose for both; those that nothing was selected by first
+    orders: tuple[Purpose, ...] = ("test", "promote", "decide", "screen", "measure")
+    both: list[Purpose] = [p for p in orders if p in seed and p in best]
+    # where a failure has no value there is no score, but what was proven has one all the same
+    scored = [p for p in both if seed[p] is not None and best[p] is not None]
+    common = scored or both or [*orders[2:]]
+    pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
+    found = [None if loss is None else objective.value(loss) for loss in pair]
+    if found == [None, None] and state.best == state.seed and state.started is not None:
+        found = [seed_value(state.started.facts)] * 2
+    return found[0], found[1], next((p for p in common if p in best), None)
+
+
+def claim_of(state: State) -> Verdict | None:
+    """The last claim, if it is about what is the best now."""
+    claims = (step for step in reversed(state.closed) if step.verdict.code == "claim")
+    last = next(claims, None)
+    return last.verdict if last and last.candidate == state.best else None
+
+
+def _losses(state: State, id_: str) -> dict[Purpose, float | None]:
+    # where every rollout failed, the loss is the worst there is, and nothing was measured
+    ran = (e for e in state.evaluations.get(id_, ()) if e.failed < e.asked)
+    return {e.purpose: e.loss for e in ran}
+
+
+def _glance(folder: Path) -> Glance:
+    return Glance(folder).refresh()
+
+
+def _unreadable(name: str, status: str, reason: str, size: int) -> RunRow:
+    nothing = (0.0, 0, 0, 0, 0, 0.0, "", None, None)
+    return RunRow(name, "", "", status, *nothing, reason, None, None, None, "", 0.0, 0.0, "", size)
+
+
+def nearest_limit(told: Glance) -> tuple[str, float]:
+    """The limit of a run's budget that it is nearest to, and the share of it that is used."""
+    given = told.begun.facts.get("budget")
+    limits = cast("Mapping[str, object]", given if isinstance(given, Mapping) else {})
+    spend = told.spend
+    used = {
+        "max_iterations": len(told.rows),
+        "max_minutes": told.elapsed / 60,
+        "max_usd": spend.usd,
+        "max_rollouts": spend.rollouts,
+    }
+    shares = {
+        name.removeprefix("max_"): used[name] / limit
+        for name, limit in limits.items()
+        if name in used and isinstance(limit, int | float) and limit > 0
+    }
+    return max(shares.items(), key=lambda share: share[1], default=("", 0.0))
+
+
+def _staircase(told: Glance, points: int = 48) -> list[float]:
+    """The value of the incumbent after each step, of a long run every so many."""
+    now, found = told.values[0], list[float]()
+    every = max(1, len(told.rows) // points)
+    for row in told.rows:
+        now = told.value(row.measured) if row.kept and row.measured is not None else now
+        if now is not None and (row.step % every == 0 or row.kept):
+            found.append(now)
+    return found[-2 * points :]

@@ -1,1 +1,0 @@
-"""The files that skill training promises, written from the journal."""

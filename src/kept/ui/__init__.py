@@ -1,0 +1,1 @@
+"""Everything that a person sees: terminal, pages, reports, scaffolds and the demo."""

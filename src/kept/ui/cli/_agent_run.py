@@ -1,0 +1,212 @@
+"""One sitting of an agent run: from its first line to what was made of the task."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kept.core.state import State
+from kept.errors import SetupError
+from kept.orchestrator.budget import AXES, enough
+from kept.orchestrator.document import agent_run_json, agent_run_page, agent_run_text
+from kept.orchestrator.record import AgentRun
+from kept.orchestrator.run_folder.places import FINAL
+from kept.orchestrator.run_folder.write import sweep_own
+from kept.orchestrator.stopping import Stop
+from kept.orchestrator.telling import end_line
+from kept.recipes.agent_run.agent_reading import agent_run_of, deliveries_of
+from kept.recipes.agent_run.compile import Asked, Watched, before_of, compile_agent_run
+from kept.run import Ended, Watch, resume, start
+from kept.store.files import named_place, write_below, write_whole
+from kept.store.home import Home
+from kept.store.reader import Run
+from kept.ui.cli import _output
+from kept.ui.cli._output import pairs
+from kept.ui.cli.compiling import told_warnings
+from kept.ui.cli.fail import CUT_SHORT, INTERRUPTED, CutShortError
+from kept.ui.cli.garbage import settled
+from kept.ui.cli.log import show_log
+from kept.ui.cli.names import command_for, path_from_here
+from kept.ui.cli.progress import PlainProgress, Progress
+
+NOT_COMPLETE = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HowAgent:
+    """What the options of a command say about the way it answers."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+
+def start_agent(asked: Asked, how: HowAgent) -> int:
+    """Run a task in a new folder; the exit code."""
+    _check_output(asked)
+    home = Home.find(Path(asked.folder))
+    progress, stop = _progress(how), Stop()
+    made = compile_agent_run(asked, Watched(say=progress.say, stop=stop))
+    plan = told_warnings(made)
+    return _sit(lambda watch: start(plan, home, watch), asked, how, progress, stop)
+
+
+def resume_agent(run: Run, settings: tuple[str, ...], how: HowAgent) -> int:
+    """Go on with a run; the exit code."""
+    from kept.core.plan import AGENT_RUN
+
+    asked = Asked.of(run.fact(AGENT_RUN))
+    asked = replace(asked, settings=(*asked.settings, *settings))
+    progress, stop = _progress(how), Stop()
+    watched = Watched(say=progress.say, stop=stop)
+    plan = told_warnings(compile_agent_run(asked, watched, before_of(run)))
+    return _sit(lambda watch: resume(plan, run.folder, watch), asked, how, progress, stop)
+
+
+def _progress(how: HowAgent) -> Progress:
+    progress = Progress() if how.quiet else PlainProgress(sys.stderr)
+    # its one step is no news
+    progress.step_lines = False
+    return progress
+
+
+def _sit(
+    go: Callable[[Watch], Coroutine[Any, Any, Ended]],
+    asked: Asked,
+    how: HowAgent,
+    progress: Progress,
+    stop: Stop,
+) -> int:
+    show_log()
+
+    def on_signal() -> None:
+        stop()
+        progress.on_signal()
+
+    watch = Watch((progress,), signals=True, on_signal=on_signal)
+    try:
+        with progress, settled():
+            ended = asyncio.run(go(watch))
+    except Exception as error:
+        started = progress.state.started
+        if started is None:
+            raise
+        folder = Home.find(Path(asked.folder)).runs / started.run_id
+        raise CutShortError(error, command_for("resume", folder)) from error
+    return _tell(ended.folder, ended.state, asked, how)
+
+
+def _tell(folder: Path, state: State, asked: Asked, how: HowAgent) -> int:
+    """Put down what was made, and say what came of it."""
+    with Run(folder) as run:
+        record, delivered = agent_run_of(run), deliveries_of(run)
+    place = _deliver(folder, asked, delivered)
+    if record is not None:
+        try:
+            write_whole(folder / "report.md", agent_run_page(record).encode("utf-8", "replace"))
+        except OSError as error:
+            _output.warn(f"cannot write {path_from_here(folder / 'report.md')}: {error.strerror}")
+    if how.json:
+        told = agent_run_json(record) if record else {}
+        ok = record is not None and record.status == "complete"
+        _output.document({"ok": ok, "folder": str(folder), "output": str(place), **told})
+    elif record is not None:
+        _output.answer(_answer(record, folder, place, whole=how.verbose))
+    return _code(folder, state, record)
+
+
+def _answer(record: AgentRun, folder: Path, place: Path, *, whole: bool) -> str:
+    if whole:
+        return agent_run_text(record)
+    colour = {"complete": "green", "partial": "yellow"}.get(record.status, "red")
+    rows = [("output", path_from_here(place))] if record.deliverables else []
+    rows += [("folder", path_from_here(folder)), ("look", command_for("show", folder))]
+    if (more := _more(record)) is not None:
+        rows.append(("go on", f"{command_for('resume', folder)} --set {more}"))
+    return f"{_output.style(end_line(record), bold=True, fg=colour)}\n\n{pairs(rows)}"
+
+
+def _code(folder: Path, state: State, record: AgentRun | None) -> int:
+    stopped = state.stopped
+    go_on = command_for("resume", folder)
+    if stopped is not None and stopped.kind == "interrupted":
+        _output.note(f"interrupted: `{go_on}` goes on where it stopped")
+        return INTERRUPTED
+    if stopped is not None and stopped.kind == "error":
+        _output.note(f"error: {stopped.message}\n\nhint: `{go_on}` goes on where it stopped")
+        return CUT_SHORT
+    return 0 if record is not None and record.status == "complete" else NOT_COMPLETE
+
+
+def _check_output(asked: Asked) -> None:
+    """Refuse a folder that holds something: no file that is there is written over."""
+    if asked.output is None:
+        return
+    place = Path(asked.folder) / asked.output
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        hint = "name a new folder, or an empty one"
+        raise SetupError(f"`{asked.output}` is there already, and is not empty", hint=hint)
+    above = next(one for one in (place, *place.absolute().parents) if one.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        hint = f"`{path_from_here(above)}` is no folder that can be written to"
+        raise SetupError(f"`{asked.output}` cannot be made", hint=hint)
+
+
+_KEYS = {
+    "loops": "max_loops",
+    "workers": "max_workers",
+    "tokens": "max_tokens",
+    "tool_calls": "max_tool_calls",
+    "wall_seconds": "max_minutes",
+    "depth": "max_depth",
+    "usd": "max_usd",
+}
+"""What a file calls each limit."""
+
+
+def _more(record: AgentRun) -> str | None:
+    """A setting with more of what ended the run; None where no limit did."""
+    axis = AXES.get(record.reason)
+    more = enough(record, axis) if axis else 0.0
+    if axis is None or not more:  # of nothing at all nobody knows what would be enough
+        return None
+    return f"budget.{_KEYS[axis]}={more / (60 if axis == 'wall_seconds' else 1):.10g}"
+
+
+def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]]) -> Path:
+    """Write the deliverables where they were asked for; beside the journal they stand already."""
+    final = folder / FINAL
+    place = final if final.is_dir() else folder / "output" / folder.name
+    files: Mapping[str, bytes] = delivered[-1] if delivered else {}
+    if delivered and asked.output is not None:
+        wanted = Path(asked.folder) / asked.output
+        before = [[one[path] for one in delivered if path in one] for path in files]
+        rows = zip(files.items(), before, strict=True)
+        try:
+            new = {path: data for (path, data), own in rows if _free(wanted / path, own)}
+            gone = [{p: d for p, d in one.items() if p not in files} for one in delivered]
+            sweep_own(wanted, gone)
+            if files:
+                write_below(wanted, new, named_place(wanted, Path(asked.folder)))
+        except OSError as error:
+            there = path_from_here(place)
+            _output.warn(
+                f"cannot write to {asked.output}: {error.strerror}; what was made is in {there}"
+            )
+            return place
+        return wanted if files else place
+    return place
+
+
+def _free(path: Path, own: Collection[bytes]) -> bool:
+    """Whether nothing is there but what this run put there.
+
+    Since it began, somebody may have put something there, or changed it.
+    """
+    if path.exists() and not (path.is_file() and path.read_bytes() in own):
+        _output.warn(f"`{path_from_here(path)}` is there already, and is left alone")
+        return False
+    return True

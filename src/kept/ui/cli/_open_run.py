@@ -1,0 +1,83 @@
+"""Opening a run to look at it."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from kept.core.event import StepClosed
+from kept.core.plan import AGENT_RUN, COMPARE, REFINE
+from kept.core.words import no_better
+from kept.errors import SetupError
+from kept.store.home import Home
+from kept.store.reader import Run
+from kept.store.run_index import RunIndex, RunRow
+from kept.ui.cli.log import show_log
+from kept.ui.cli.names import command_for
+
+
+def open_run(
+    name: str, of_use: Callable[[Path], bool] | None = None, *, resuming: bool = False
+) -> Run:
+    """The run that a person means by a name; works while it is being written.
+
+    By `last` a person means the last one that is of use for what was asked.
+    """
+    show_log()
+    home = Home.find(Path.cwd())
+    if name == "last" and not home.folders():
+        hint = "`kept optimize SPEC` makes one; a run elsewhere is named by its folder"
+        raise SetupError(f"there is no run in {home.runs}", hint=runs_below() or hint)
+    return Run(home.find_run(name, of_use), resuming=resuming)
+
+
+def nothing_better(run: Run) -> str:
+    """That the best of a run is its seed; as long as it is not over, with what goes on."""
+    words = no_better(run.status)
+    if run.status == "finished":
+        return words
+    going = "it is running" if run.status == "running" else f"`{going_on(run)}` goes on"
+    return f"{words} ({going})"
+
+
+def going_on(run: Run) -> str:
+    """What goes on with a run that stopped: a command, or the call that started it."""
+    if run.path_of("spec") is None and run.recipe not in (AGENT_RUN, REFINE):
+        called = "compare" if run.recipe == COMPARE else "optimize"
+        return f'kept.{called}(..., resume="{run.id}")'
+    return command_for("resume", run.folder)
+
+
+def iteration_named(name: str) -> RunRow | None:
+    """The iteration of a refinement that a person means; None where it is a run of its own."""
+    home = Home.find(Path.cwd())
+    ids = [folder.name for folder in home.folders()]
+    whole = any(id_.startswith(name) or id_.endswith(name) for id_ in ids)
+    # looking makes no folder, where there is none
+    if not ids or whole or name == "last" or Path(name).exists():
+        return None
+    return RunIndex(home).find_iteration(name)
+
+
+def runs_below() -> str:
+    """Where there are runs one folder further down, in words; empty where there are none."""
+    below = (path for path in sorted(Path.cwd().glob("*/.kept")) if Home(path).folders())
+    names = [shlex.quote(path.parent.name) for path in below]
+    if not names:
+        return ""
+    return f"there are runs in {' and '.join(names[:3])}: `cd {names[0]}` first"
+
+
+def check_step(run: Run, step: int) -> None:
+    """Refuse a step that the run does not have."""
+    last = run.state.next_step - 1
+    if step > last:
+        there = f"the last one is {last}" if last >= 0 else "it has none yet"
+        raise SetupError(f"run {run.id} has no step {step}: {there}")
+
+
+def closed_step(run: Run, step: int) -> StepClosed:
+    """The record of a step that must have a verdict."""
+    check_step(run, step)
+    if any(step == opened.step for opened in run.state.open):
+        raise SetupError(f"step {step} of run {run.id} has no verdict yet")
+    return run.closed(step)

@@ -1,0 +1,117 @@
+"""`kept adopt RUN`."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from kept.ui.cli.command import Command
+from kept.ui.cli.options import json_option, run_argument
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kept.store.reader import Run
+    from kept.ui.source import Adoption
+
+
+@click.command(cls=Command, examples=("kept adopt last --yes",))
+@run_argument
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--commit", is_flag=True, help="Commit the change, with the evidence as its message.")
+@json_option
+def adopt(run: str, yes: bool, commit: bool, as_json: bool) -> None:
+    """Change the source files to the best of a run.
+
+    Shows the change and asks. Refuses when a file is not as the run found it. All files change, or
+    none. RUN is an id, the start or end of one, a folder, or `last`, which is the default: the last
+    run that is no comparison.
+    """
+    from kept.run import may_keep
+    from kept.ui.cli import _output
+    from kept.ui.cli._open_run import nothing_better, open_run
+    from kept.ui.cli.names import path_from_here
+    from kept.ui.commit import Repository
+    from kept.ui.evidence import commit_message
+    from kept.ui.report.changes import best_diff
+    from kept.ui.source import adoption_of
+
+    past = open_run(run, may_keep)
+    told: dict[str, object] = {"run": past.id, "changed": [], "commit": None}
+    if why := _keeps_nothing(past):
+        _nothing(why, told, as_json)
+        return
+    adoption = adoption_of(past)
+    adoption.check(past.id)
+    if not adoption.pending:
+        why = "its best is what is there" if adoption.after else nothing_better(past)
+        _nothing(why, told, as_json)
+        return
+    if commit:
+        Repository(adoption.folder).check(adoption.pending)
+    diff = best_diff(past)
+    if not as_json:
+        _output.answer(_output.coloured_diff(diff).removesuffix("\n"))
+    elif not yes:
+        # nobody agrees to what was not shown; the answer itself stays one document
+        _output.note(diff.removesuffix("\n"))
+    if not yes and not _agreed(past, adoption):
+        _output.note("nothing was changed")
+        if as_json:
+            _output.document({**told, "why": "the answer was no"})
+        return
+    # it may have taken a while to answer
+    adoption = adoption_of(past)
+    adoption.check(past.id)
+    adoption.apply()
+    for path in adoption.pending:
+        _output.note(f"changed {path_from_here(adoption.folder / path)}")
+    made = _commit(adoption, commit_message(past)) if commit else None
+    past.close()
+    if as_json:
+        changed = [str(adoption.folder / path) for path in adoption.pending]
+        _output.document({**told, "changed": changed, "commit": made, "diff": diff})
+
+
+def _keeps_nothing(run: "Run") -> str:
+    """Why a run has nothing to adopt by its kind; empty where it may."""
+    from kept.core.plan import COMPARE, EVAL
+
+    if run.fact(COMPARE):
+        return "a comparison keeps nothing, and what it compared is yours already"
+    return "a run that only measures changes nothing" if run.fact(EVAL) else ""
+
+
+def _nothing(why: str, told: "Mapping[str, object]", as_json: bool) -> None:
+    from kept.ui.cli import _output
+
+    _output.note(f"nothing to adopt: {why}")
+    if as_json:
+        _output.document({**told, "why": why})
+
+
+def _agreed(run: "Run", adoption: "Adoption") -> bool:
+    from kept.core.words import count
+    from kept.errors import SetupError
+
+    if not sys.stdin.isatty():
+        raise SetupError(
+            "nobody is here to say yes: the input is no terminal",
+            hint=f"`kept adopt {run.id} --yes` does not ask",
+        )
+    question = f"change {count(len(adoption.pending), 'file')} in {adoption.folder}?"
+    return click.confirm(question, default=False, err=True)
+
+
+def _commit(adoption: "Adoption", message: str) -> str:
+    from kept.errors import SetupError
+    from kept.ui.cli import _output
+    from kept.ui.commit import Repository
+
+    try:
+        made = Repository(adoption.folder).commit(adoption.pending, message)
+    except SetupError as error:
+        adoption.undo()
+        raise SetupError(f"{error.message}\nthe files were put back", hint=error.hint) from error
+    _output.note(f"committed as {made}")
+    return made

@@ -1,0 +1,381 @@
+"""`kept check SPEC`."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from kept.ui.cli.command import Command
+from kept.ui.cli.options import json_option, set_option
+
+LIMITS = {"files": "file", "changed_lines": "changed line"}
+
+MAX_ARTIFACTS = 20
+"""Artifacts that are listed by name."""
+HOUR = 3600.0
+"""Seconds. What may take longer in the worst case is told by the second."""
+
+MAX_VARIANTS = 5
+"""Texts to try that are listed by name."""
+
+_TURNS = {
+    "bandit": "more turns go to who brings more for its cost (`schedule: bandit`)",
+    "in_turn": "they take turns (`schedule: in_turn`)",
+}
+
+
+@click.command(cls=Command, examples=("kept check task.yaml", "kept check task.yaml --json"))
+@click.argument("spec", type=click.Path(path_type=Path))
+@set_option
+@json_option
+def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
+    """Say what a run of SPEC would do, and the most it can cost.
+
+    `at most` is the worst case: every step kept, every reply as long as it may be. `likely` is what
+    most runs come to: no proposal better, so that each is dropped early, or one kept and proven.
+
+    Reads the spec and every file it names, and tells all that is wrong. Runs neither runner nor
+    scorer nor proposer, writes nothing and spends nothing. Of your code only a Python function that
+    scores is looked at by importing it.
+    """
+    from kept.recipes.outline import outline
+    from kept.recipes.registry import (
+        compile_spec,
+        find_spec,
+        is_agent_spec,
+        is_skill_spec,
+        is_suite_spec,
+    )
+    from kept.ui.cli import _output
+    from kept.ui.cli._output import pairs
+
+    if is_suite_spec(spec):
+        from kept.ui.cli.agent_optimize import outline_suite
+
+        told, rows = outline_suite(compile_spec(spec, settings))
+    elif is_skill_spec(spec):
+        from kept.ui.cli.train import outline_told
+
+        told, rows = outline_told(compile_spec(spec, settings))
+    elif is_agent_spec(spec):
+        told, rows = _agent_told(spec, settings)
+    else:
+        told = outline(compile_spec(spec, settings))
+        rows = _rows(told)
+    told["warnings"] += _unwritable(find_spec(spec).parent)
+    if as_json:
+        _output.document({"ok": True, **told})
+        return
+    _output.answer(_output.visible(pairs(rows)))
+    for warning in told["warnings"]:
+        _output.warn(warning)
+
+
+def _agent_told(
+    spec: Path, settings: tuple[str, ...]
+) -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:
+    from kept.recipes.evaluate.compile import Wanted
+    from kept.recipes.registry import compile_sweep
+    from kept.ui.cli.check_agent import agent_rows, outline_agent
+
+    told = outline_agent(compile_sweep(spec, Wanted(), settings, strict=True))
+    return told, agent_rows(told)
+
+
+def _unwritable(folder: Path) -> list[str]:
+    """That a run of a spec in this folder could not be written down, where that is so."""
+    from kept.store.home import Home
+
+    home = Home.find(folder)
+    obstacle = home.obstacle()
+    return [f"a run would be written to {home.path}, {obstacle}"] if obstacle else []
+
+
+def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    from kept.core.words import count
+    from kept.ui.cli.names import path_from_here
+
+    yield "spec", f"{path_from_here(told['spec'])} ({told['recipe']}), in order"
+    yield "artifacts", _artifacts(told["artifacts"])
+    for one in told["artifacts"][:MAX_ARTIFACTS]:
+        yield "", f"{one['path']}, {_size(one['bytes'])}" + _carried(one)
+    sizes = told["limits"]
+    limits = [count(sizes[name], one) for name, one in LIMITS.items() if sizes[name]]
+    yield "change", f"at most {' and '.join(limits)} a candidate" if limits else "of any size"
+    if told["protected"]:
+        yield "", f"protected: {', '.join(told['protected'])}"
+    if told["guidance"]:
+        yield "guidance", ", ".join(told["guidance"])
+    yield "cases", _cases(told["cases"])
+    yield "runner", _runner(told["runner"])
+    yield "scorer", _scorer(told["scorer"])
+    yield "sandbox", "; ".join(_sandbox(told["sandbox"], told["runner"]["env"]))
+    for n, (role, facts) in enumerate(told["models"].items()):
+        replies = ", replies kept for other runs" if facts["cache"] else ""
+        yield "" if n else "models", f"{role}: {facts['model']}{replies}"
+    yield "proposers", ", ".join(told["proposers"])
+    if len(told["proposers"]) > 1:
+        yield "", _TURNS[told["schedule"]]
+    for name, labels in told["variants"].items():
+        yield "", f"{name}: {_variants(labels)}"
+    for name, model in told["editors"].items():
+        own = told["prompts"].get(name)
+        yield "", f"{name}: edits by `{model}`" + (f", told by your {own}" if own else "")
+    for name, own in told["prompts"].items():
+        if name not in told["editors"]:
+            yield "", f"{name}: told by your {own}"
+    yield from _decision(told)
+    budget = ", ".join(f"{name} {n:g}" for name, n in told["budget"].items())
+    yield "budget", budget
+    yield "at once", f"width {told['width']}, workers {told['workers']}"
+    if told["likely"]:
+        yield from zip(("likely", ""), _likely(told), strict=False)
+    yield from zip(("at most", ""), _at_most(told), strict=False)
+    yield from (("", words) for words in _paid(told))
+
+
+def _artifacts(found: list[dict[str, Any]]) -> str:
+    from kept.core.words import are, count
+
+    more = len(found) - MAX_ARTIFACTS
+    hidden = f"; {more} {are(more)} not listed here" if more > 0 else ""
+    return f"{count(len(found), 'file')}, {_size(sum(one['bytes'] for one in found))}{hidden}"
+
+
+def _carried(one: dict[str, Any]) -> str:
+    return "" if one["editable"] else ", carried and not edited"
+
+
+def _size(n: int) -> str:
+    from kept.core.words import count
+
+    return count(n, "byte") if n < 10_000 else f"{n / 1024:.0f} KiB"
+
+
+def _variants(labels: list[str]) -> str:
+    from kept.core.words import count
+
+    more = [f"{len(labels) - MAX_VARIANTS} more"] if len(labels) > MAX_VARIANTS else []
+    return f"{count(len(labels), 'text')}, {', '.join([*labels[:MAX_VARIANTS], *more])}"
+
+
+def _cases(counts: dict[str, int] | None) -> str:
+    if counts is None:
+        return "none: one run of the whole command decides"
+    return ", ".join(f"{n} {split}" for split, n in counts.items())
+
+
+def _runner(facts: dict[str, Any]) -> str:
+    if facts.get("type") == "agent":
+        return "; ".join(_agent(facts))
+    if facts.get("type") != "model":
+        return _command(facts)
+    prompt, fields = " + ".join(facts["prompt"]), ", ".join(facts["input"])
+    return f"`{facts['model']}`, asked with {prompt} about {fields}"
+
+
+def _scorer(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
+    from kept.results.scoring import judges, scorer_words
+
+    return scorer_words(facts) if judges(facts) else _command(facts)
+
+
+def _agent(facts: dict[str, Any]) -> Iterator[str]:
+    """What an agent is sent out with; it alone has the network."""
+    seconds = f"up to {facts['timeout_seconds']:g} s"
+    yield f"the agent `{facts['agent']}` with `{facts['model']}`, {seconds}"
+    given = {key: facts[key] for key in ("skill", "instructions", "prompt") if facts[key]}
+    told = [f"{key} {' + '.join(names)}" for key, names in given.items()]
+    yield f"given {', '.join(told)}" if told else "given no text but the case"
+    if facts["input"]:
+        yield f"asked about {', '.join(facts['input'])}"
+    if facts["files"]:
+        yield f"with files {' '.join(facts['files'])}"
+
+
+def _command(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
+    if not isinstance(facts, dict) or "command" not in facts:
+        kind: object = facts.get("type", "") if isinstance(facts, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any document
+        return str(kind)  # pyright: ignore[reportUnknownArgumentType] # any document
+    seconds = f", up to {facts['timeout_seconds']:g} s" if "timeout_seconds" in facts else ""
+    retried = cast("dict[str, Any]", facts).get("retry_exit")
+    again = f"; exit {retried} is an outage, and tried again" if retried else ""
+    return f"`{facts['command']}`{seconds}{again}"
+
+
+def _sandbox(facts: dict[str, Any], given: list[str]) -> Iterator[str]:
+    """What commands can reach and see; of variables only the names."""
+    yield "no walls" if facts["walls"] == "none" else f"walls by {facts['walls']}"
+    reach = {"none": "no network", "loopback": "no network but the machine's own"}
+    alone = " but for agents" if facts.get("agents") and facts["network"] in reach else ""
+    yield reach.get(facts["network"], "with network") + alone
+    if facts["env"]:
+        yield f"variables passed on: {' '.join(facts['env'])}"
+    if given:
+        yield f"variables given to the runner: {' '.join(given)}"
+    for what in ("hidden", "readable", "writable"):
+        if facts[what]:
+            yield f"{what}: {' '.join(facts[what])}"
+
+
+def _decision(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    objective, gate = told["objective"], told["gate"]
+    yield "metric", f"{objective['metric']}, {objective['direction']}"
+    yield "gate", f"{gate['name']}: {told['rule']['words']}"
+    if gate["name"] == "race":
+        yield from (("", words) for words in _numbers(told["rule"]["numbers"]))
+    elif gate["not_race"]:
+        yield "", f"not `race`: {gate['not_race']}"
+    if objective["constraints"]:
+        yield "", f"unless one of these is broken: {', '.join(objective['constraints'])}"
+    if objective["tie_breakers"]:
+        yield "", f"ties are broken by {', then '.join(objective['tie_breakers'])}"
+
+
+def _numbers(settings: dict[str, Any], part: str = "") -> Iterator[str]:
+    """The settings of a gate, those of each part of it on a line of their own."""
+    parts = cast(
+        "dict[str, dict[str, Any]]",
+        {name: value for name, value in settings.items() if isinstance(value, dict)},
+    )
+    own = [f"{name} {_plain(v)}" for name, v in settings.items() if name not in {*parts, "name"}]
+    yield f"{part}: {', '.join(own)}" if part else ", ".join(own)
+    for name, below in parts.items():
+        yield from _numbers(below, name)
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
+    """`8 then 16` of a pair, `10 at 0 then 25 at 0.06` of pairs of pairs."""
+    if not isinstance(value, list | tuple):
+        return str(value)
+    items = cast("Sequence[Any]", value)
+    rows = (cast("Sequence[Any]", i) if isinstance(i, list | tuple) else (i,) for i in items)
+    return " then ".join(" at ".join(map(str, row)) for row in rows)
+
+
+def _at_most(told: dict[str, Any]) -> Iterator[str]:
+    """The worst case, and what it takes where that is more than what is likely, or a limit."""
+    from kept.core.words import dollars_at_most
+
+    most = told["at_most"]
+    rollouts, usd = most["rollouts"], most["usd"]
+    parts = ["rollouts without limit" if rollouts is None else _rollouts(rollouts)]
+    parts.append(_time(told))
+    parts.append("money without limit" if usd is None else dollars_at_most(usd))
+    yield ", ".join(parts)
+    usual = told["likely"]["kept"]["rollouts"] if told["likely"] else rollouts
+    if usual != rollouts != told["budget"].get("max_rollouts"):
+        yield "were every proposal kept, after all the rollouts that the gate may ask for"
+
+
+def _likely(told: dict[str, Any]) -> Iterator[str]:
+    """What most runs come to, and what that takes for granted."""
+    from kept.models.pricing import REPLY
+
+    likely, most = told["likely"], told["at_most"]["rollouts"]
+    useless, kept = (
+        about(one["rollouts"], most) + (f" (${one['usd']:,.2f})" if one["usd"] else "")
+        for one in (likely["useless"], likely["kept"])
+    )
+    if useless == kept:
+        yield useless
+    else:
+        proven = " and proven" if told["gate"]["name"] == "race" else ""
+        yield f"{useless} if no proposal is better, {kept} if one is kept{proven}"
+    assumed = [_assumed(told)]
+    if likely["usd_a_rollout"] and told["usd_per_rollout"] is None:
+        long = f"a reply {REPLY} tokens at most"
+        assumed.append(f"a call is as long as the mean one with the seed, {long}")
+        if len(told["charges"]) > 1:
+            assumed.append("who else is paid is not counted")
+    yield f"taken for granted: {'; '.join(assumed)}"
+
+
+def _assumed(told: dict[str, Any]) -> str:
+    """What a forecast of rollouts takes for granted, by the gate that asks for them."""
+    if told["likely"]["used_up"]:
+        return "nothing else ends it before its rollouts are used up"
+    match told["gate"]["name"]:
+        case "race":
+            early = "what is no better is dropped as early as the gate can tell"
+            return f"{early}; answers vary from run to run: steady ones take fewer"
+        case "repeats":
+            most = told["rule"]["numbers"]["most"]
+            return f"runs of one text agree; where they differ, a candidate may take {most} a side"
+        case _:
+            return "each candidate is judged once"
+
+
+def about(rollouts: int, most: int | None) -> str:
+    """A forecast by its first two figures: it knows no more, but that it is not above the most."""
+    size = 10 ** max(0, len(str(rollouts)) - 2)
+    shown = round(rollouts / size) * size
+    if most is not None and shown > most:
+        return _rollouts(most)
+    return f"about {_rollouts(shown)}" if size > 1 else _rollouts(rollouts)
+
+
+def _rollouts(n: int) -> str:
+    return f"{n:,} {'rollout' if n == 1 else 'rollouts'}"
+
+
+def _time(told: dict[str, Any]) -> str:
+    """The longest it can take; where nobody would wait for that, what each second comes to."""
+    from kept.ui.report.format import duration
+
+    rollouts, seconds = told["at_most"]["rollouts"], told["at_most"]["seconds"]
+    if seconds is None:
+        return "time without limit"
+    if seconds <= HOUR or rollouts is None or "max_minutes" in told["budget"]:
+        return f"{duration(seconds)} if all take their time"
+    usual = duration(-(-rollouts // told["workers"]))
+    longest = duration(told["seconds_a_rollout"])
+    return f"{usual} for each second that a rollout takes ({longest} at the longest)"
+
+
+def _paid(told: dict[str, Any]) -> Iterator[str]:
+    """Who is paid, how much of that is known, and how to limit it."""
+    each = told["usd_per_rollout"]
+    if each is not None:
+        yield f"${each:g} a rollout at most, by `budget.usd_per_rollout`"
+    for charge in told["charges"]:
+        if each is None or charge["by"] == "proposers":
+            yield f"the {charge['by']} {_pay(charge['by'])} `{charge['model']}` by the call: " + (
+                _a_call(told, charge) if charge["priced"] else "its price is not known"
+            )
+    if told["at_most"]["usd"] is None:
+        yield from _limit(told["limited_by"])
+    elif each is None and told["sandbox"]["network"] == "on":
+        yield "what commands pay for themselves, over the network, is not known"
+
+
+def _limit(keys: Sequence[str]) -> Iterator[str]:
+    """What would set a limit; nothing where a price is not known, for then none could be kept."""
+    if keys:
+        first, *others = (f"`{key}`" for key in keys)
+        yield f"{first} sets a limit" + (f", beside {' and '.join(others)}" if others else "")
+
+
+def _pay(who: str) -> str:
+    return "pay" if who.endswith("s") else "pays"
+
+
+def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
+    """What is known of the price of a call: of the runner's, how much the seed asks for."""
+    from kept.core.words import dollars_at_most
+
+    usd, most = told["seed_call_usd"], told["at_most"]
+    if charge["by"] != "runner" or not usd:
+        return "how much depends on what it is shown and answers"
+    words = f"up to {dollars_at_most(usd)} with the seed, for the longest reply it may give"
+    rollouts, whole = most["rollouts"], most["usd"]
+    if rollouts is not None and (whole is None or usd * rollouts <= whole):
+        return f"{words}; {rollouts:,} such calls would be ${usd * rollouts:,.2f}"
+    if whole is None:
+        return words
+    shared = any(other["by"] != "runner" for other in told["charges"])
+    alone = " if no other is paid from it" if shared else ""
+    return (
+        f"{words}; the limit pays for {int(whole / usd):,} such calls{alone}, and more short ones"
+    )

@@ -1,0 +1,110 @@
+"""`kept compare A B [C ...]`."""
+
+from pathlib import Path
+
+import click
+
+from kept.ui.cli.command import Command
+from kept.ui.cli.options import (
+    gain_option,
+    json_option,
+    no_cache_option,
+    quiet_option,
+    set_option,
+    workers_option,
+)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kept compare prompt.md alternatives/4-best.md --cases cases.jsonl",
+        "kept compare prompt.md --cases cases.jsonl --plan",
+    ),
+)
+@click.argument("versions", nargs=-1, required=True, metavar="A B [C ...]")
+@click.option("--cases", metavar="FILE", help="The cases, all of which decide.")
+@click.option(
+    "--task",
+    type=click.Path(path_type=Path),
+    default="task.yaml",
+    show_default=True,
+    help="Where runner, scorer, objective and artifacts are from.",
+)
+@click.option("--plan", is_flag=True, help="Run A twice, and say what a comparison could show.")
+@click.option(
+    "--least",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="X",
+    help="The least gain worth knowing of; by default 5 % of the metric's bounds, or of A's score.",
+)
+@click.option(
+    "--passes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Passes over the cases at most, 16 by default; 1 where answers do not vary.",
+)
+@set_option
+@no_cache_option
+@workers_option
+@json_option
+@gain_option
+@quiet_option
+def compare(
+    versions: tuple[str, ...],
+    cases: str | None,
+    task: Path,
+    plan: bool,
+    least: float | None,
+    passes: int | None,
+    settings: tuple[str, ...],
+    workers: int | None,
+    as_json: bool,
+    fail_if_no_gain: bool,
+    quiet: bool,
+) -> int:
+    """Say whether B is better than A for cases like these.
+
+    The answer: better, not better, worse, or that these cases cannot tell, and how many more it
+    would take. A, which is in use, and its challengers are files, folders or revisions of git
+    (HEAD~1, v1.2:prompts/). They run side by side for as long as that helps to tell.
+    """
+    from kept.core.words import dollars_at_most
+    from kept.recipes.compare.compare import Asked, compile_comparison, most_rollouts
+    from kept.recipes.registry import find_spec
+    from kept.store.home import Home
+    from kept.ui.cli import _output
+    from kept.ui.cli.compiling import told_warnings
+    from kept.ui.cli.sitting import How, start_run
+
+    if len(versions) == 1 and not plan:
+        raise click.UsageError("there is nothing to compare with A: give B")
+    settings += (f"workers={workers}",) if workers else ()
+    how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
+    asked = Asked(
+        task=find_spec(_beside(task, versions[0])),
+        words=versions,
+        here=Path.cwd(),
+        cases=cases,
+        plan=plan,
+        passes=passes,
+        least=least,
+    )
+    made = told_warnings(compile_comparison(asked, settings))
+    if not quiet:
+        most = most_rollouts(made)
+        usd = most * (1 + made.retries) * made.worst_usd
+        money = f", {dollars_at_most(usd)}" if usd else ""
+        _output.note(f"{len(made.cases.holdout)} cases, at most {most:,} rollouts{money}")
+    return start_run(made, Home.find(asked.task.parent), how)
+
+
+def _beside(task: Path, first: str) -> Path:
+    """The task that is named; a `SetupError` says of one that lies beside A how to name it."""
+    from kept.errors import SetupError
+
+    other = Path(first).parent / "task.yaml"
+    if not task.exists() and other.is_file():
+        hint = f"`--task {other}` takes the one beside {first}"
+        raise SetupError(f"there is no {task} here", hint=hint)
+    return task

@@ -1,0 +1,89 @@
+"""`kept diff [RUN]`, and `kept diff RUN RUN`."""
+
+import click
+
+from kept.ui.cli.command import Command
+from kept.ui.cli.options import json_option, run_argument, step_option
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kept diff",
+        "kept diff last --step 0",
+        "kept diff > best.patch",
+    ),
+)
+@run_argument
+@click.argument("other", required=False, metavar="[RUN]")
+@step_option
+@json_option
+def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
+    """Show the change from seed to best.
+
+    A unified diff, as `patch` takes it. With --step, the change that this step proposed to what it
+    was judged against. RUN is an id, the start or end of one, a folder, or `last`: the last run,
+    and without --step the last that keeps something.
+
+    Of two runs that measured (`kept eval`): which cases flipped from the first to the second, and
+    whether the difference is real.
+    """
+    if other is not None:
+        if step is not None:
+            raise click.UsageError("--step is about one run")
+        _two_runs(run, other, as_json)
+        return
+    from kept.core.plan import COMPARE, EVAL
+    from kept.run import may_keep
+    from kept.ui.cli import _output
+    from kept.ui.cli._open_run import closed_step, nothing_better, open_run
+    from kept.ui.report.changes import best_diff, step_diff
+
+    past = open_run(run, may_keep if step is None else None)
+    text = best_diff(past) if step is None else step_diff(past, closed_step(past, step))
+    compared, measured = bool(past.fact(COMPARE)), bool(past.fact(EVAL))
+    better = nothing_better(past)
+    past.close()
+    if as_json:
+        _output.document({"run": past.id, "step": step, "diff": text})
+    elif text:
+        _output.answer(_output.coloured_diff(text).removesuffix("\n"))
+    elif step is None and compared:
+        _output.note(
+            f"a comparison keeps nothing; `kept diff {past.id} --step N` shows what differs"
+        )
+    elif measured:
+        _output.note("a run that only measures changes nothing; `kept diff RUN RUN` compares two")
+    elif step is None:
+        _output.note(f"{better}, so there is no difference")
+    else:
+        _output.note(f"step {step} changes nothing")
+
+
+def _two_runs(first: str, second: str, as_json: bool) -> None:
+    from kept.errors import SetupError
+    from kept.run import is_sweep
+    from kept.ui.cli import _output
+    from kept.ui.cli._open_run import open_run
+    from kept.ui.cli.differences import difference_text
+    from kept.ui.report.difference import difference
+    from kept.ui.report.eval_results import sweep_of
+
+    pasts = [open_run(name, is_sweep) for name in (first, second)]
+    sweeps = [sweep_of(past) for past in pasts]
+    for past in pasts:
+        past.close()
+    old, new = sweeps
+    if old is None or new is None:
+        wrong = pasts[0 if old is None else 1].id
+        raise SetupError(
+            f"run {wrong} did not measure cases, and cannot be held against another",
+            hint="`kept eval SPEC` makes one that did; `kept compare A B` compares texts",
+        )
+    told = difference(old, new)
+    if not told.shifts:
+        raise SetupError(f"{old.run} and {new.run} have no case in common that both measured")
+    if as_json:
+        _output.document(told.document())
+    else:
+        _output.answer(difference_text(told))

@@ -1,0 +1,277 @@
+"""`kept doctor`."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+import click
+
+from kept.ui.cli.command import Command
+from kept.ui.cli.options import json_option
+
+if TYPE_CHECKING:
+    from kept.store.reader import Run
+    from kept.store.verify import Damage
+
+State = Literal["ok", "warning", "problem"]
+ENOUGH = 1024**3
+"""Bytes that a disk should have left; a run of a thousand rollouts takes a hundredth of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    state: State
+    text: str
+
+
+@click.command(cls=Command, examples=("kept doctor", "kept doctor last", "kept doctor --json"))
+@click.argument("run", required=False)
+@click.option("--repair", is_flag=True, help="Cut damage out of RUN, so that it can be resumed.")
+@json_option
+def doctor(run: str | None, repair: bool, as_json: bool) -> int:
+    """Check Python, sandbox and models; or verify the files of one run.
+
+    Without RUN, reports what would block a run on this machine. With RUN, an id, a folder or
+    `last`, verifies every file of the run: what is damaged, and how to recover it. --repair moves
+    damaged parts to NAME.torn; `kept resume` then does only what was lost again. Exits with 2 when
+    there is a problem.
+    """
+    from kept.ui.cli import _output
+
+    if run is not None:
+        return _verify(run, repair, as_json)
+    if repair:
+        raise click.UsageError("--repair needs a RUN")
+    found = [*_python(), *_sandbox(), *_git(), *_local_models(), *_agents(), *_home()]
+    if as_json:
+        rows = [{"name": one.name, "state": one.state, "text": one.text} for one in found]
+        _output.document({"findings": rows, "enforced": dict(_enforced())})
+    else:
+        signs = {"ok": "", "warning": "warning: ", "problem": "problem: "}
+        width = max(len(one.name) for one in found)
+        lines = (f"{one.name:<{width}}  {signs[one.state]}{one.text}".rstrip() for one in found)
+        _output.answer("\n".join(lines))
+    return 2 if any(one.state == "problem" for one in found) else 0
+
+
+def _verify(name: str, repair: bool, as_json: bool) -> int:
+    from kept.store.home import Home
+    from kept.store.verify import repair_run, verify_run
+    from kept.ui.cli import _output
+
+    folder = Home.find(Path.cwd()).find_run(name)
+    done = repair_run(folder) if repair else []
+    found = verify_run(folder)
+    if all(one.severity != "problem" for one in found):
+        done += _write_again(folder) if repair else []
+        found += [*_views(folder), *_registries(folder)]
+    if as_json:
+        _output.document({"run": folder.name, "repaired": done, "files": [*map(_row, found)]})
+    else:
+        signs = {"ok": "", "warning": "warning: ", "problem": "problem: "}
+        lines = [f"repaired: {one}" for one in done]
+        for one in found:
+            lines.append(f"{one.place}: {signs[one.severity]}{one.what}")
+            lines += [f"  recover: {one.remedy}"] if one.remedy else []
+        _output.answer("\n".join(lines).replace("RUN", folder.name))
+    return 2 if any(one.severity == "problem" for one in found) else 0
+
+
+def _views(folder: Path) -> Iterator["Damage"]:
+    """Files that a person reads and that Kept makes from the journal."""
+    from kept.errors import KeptError
+    from kept.recipes.agent_run.agent_reading import changed_files
+    from kept.recipes.refine import refine_reading
+    from kept.store.reader import Run
+    from kept.store.verify import Damage
+    from kept.ui.report.write import is_report_of
+
+    what = (
+        "is not what the journal says: it was changed, or an earlier session or another version "
+        "of Kept wrote it"
+    )
+    with Run(folder) as run, suppress(KeptError):
+        if run.status == "running":
+            return  # its files are those of an earlier session until this one ends
+        if not is_report_of(run):
+            yield Damage("report.md", "warning", what, "`kept report RUN` writes it again")
+        for path in changed_files(run):
+            remedy = "`kept refine RUN` and a later session write it again from the journal"
+            yield Damage(path, "warning", what, remedy)
+        for path in refine_reading.changed_files(run):
+            yield Damage(str(path), "warning", what, "`kept doctor RUN --repair` writes it again")
+        for path, remedy in _changed_outputs(run):
+            yield Damage(str(path), "warning", what, remedy)
+        yield from _helpers(run)
+
+
+def _changed_outputs(run: "Run") -> Iterator[tuple[Path, str]]:
+    """Pages of a tuned agent, and deliverables of an agent run where they were asked for."""
+    from kept.core.plan import AGENT_RUN, COORDINATE
+    from kept.recipes.agent_run.agent_reading import delivered_by
+    from kept.recipes.agent_run.compile import Asked
+    from kept.ui.cli.tuning_sitting import pages_of
+
+    files: dict[Path, bytes] = {}
+    remedy = "`kept resume RUN` writes it again"
+    if run.recipe == COORDINATE:
+        files = pages_of(run)
+    elif run.recipe == AGENT_RUN and (asked := Asked.of(run.fact(AGENT_RUN))).output is not None:
+        remedy = f"copy it from {run.folder / 'output' / run.id}"
+        place = run.moved(Path(asked.folder)) / asked.output
+        files = {place / path: data for path, data in delivered_by(run).items()}
+    for path, data in files.items():
+        if path.is_file() and path.read_bytes() != data:
+            yield path, remedy
+
+
+def _helpers(run: "Run") -> Iterator["Damage"]:
+    """The files of critic and applier, in `.kept/optimizer` and beside it."""
+    from kept.recipes.agent_config.critics import HELPER_FILES
+    from kept.recipes.task.hashing import digest
+    from kept.store.verify import Damage
+
+    told = cast("dict[str, str]", run.fact(HELPER_FILES) or {})
+    for path, then in told.items():
+        now = run.moved(Path(path))
+        if now.is_file() and digest(now) != then:
+            what = "changed since the run started: by a person, or it is damaged"
+            yield Damage(str(now), "warning", what, "restore it from a copy, or start a new run")
+
+
+def _registries(folder: Path) -> Iterator["Damage"]:
+    """The prompts that agent runs of the project use, and those that this run improved."""
+    from kept.core.plan import SUITE
+    from kept.errors import KeptError
+    from kept.orchestrator.prompt_registry import PromptRegistry
+    from kept.recipes.agent_run.agent_texts import registry_of
+    from kept.store.home import Home
+    from kept.store.reader import Run
+    from kept.store.verify import Damage
+
+    with Run(folder) as run:
+        own = run.path_of("registry") if run.recipe == SUITE else None
+    registries = [registry_of(Home.around(folder))]
+    if own is not None and own != registries[0].path:
+        registries.append(PromptRegistry(own, {}))
+    for registry in registries:
+        try:
+            registry.check()
+        except KeptError as error:
+            yield Damage(str(registry.path), "problem", error.message, error.hint or "")
+
+
+def _write_again(folder: Path) -> list[str]:
+    """Write files of a refinement as its journal has them; what was written, in words."""
+    from kept.recipes.refine.refine_reading import changed_files
+    from kept.store.files import write_whole
+    from kept.store.reader import Run
+
+    with Run(folder) as run:
+        changed = changed_files(run)
+    for path, data in changed.items():
+        write_whole(path, data)
+    return [f"wrote {path} again" for path in changed]
+
+
+def _row(one: "Damage") -> dict[str, str]:
+    return {"file": one.place, "state": one.severity, "text": one.what, "recover": one.remedy}
+
+
+def _python() -> Iterator[Finding]:
+    import platform
+    import sys
+
+    from kept._version import __version__
+
+    yield Finding("kept", "ok", f"{__version__}, in {Path(__file__).parents[2]}")
+    where = "a virtual environment" if sys.prefix != sys.base_prefix else "no virtual environment"
+    yield Finding("python", "ok", f"{platform.python_version()}, {sys.executable} ({where})")
+    linux = sys.platform == "linux"
+    text = platform.platform() + ("" if linux else ": there are no walls round commands here")
+    yield Finding("platform", "ok" if linux else "warning", text)
+
+
+def _enforced() -> Iterator[tuple[str, bool]]:
+    from kept.sandbox.capabilities import abilities
+
+    yield from abilities().enforced().items()
+
+
+def _sandbox() -> Iterator[Finding]:
+    from kept.sandbox.capabilities import abilities
+
+    able = abilities()
+    if not able.walls:
+        text = f"does not work ({able.why_not}); on Debian: apt-get install bubblewrap"
+        yield Finding("bwrap", "warning", text)
+    elif not able.overlay:
+        text = f"works, and each worker needs a copy of the task's folder ({able.why_not})"
+        yield Finding("bwrap", "ok", text)
+    else:
+        yield Finding("bwrap", "ok", "works, and no copy of the task's folder is needed")
+    for what, holds in _enforced():
+        yield Finding("enforced" if holds else "NOT enforced", "ok" if holds else "warning", what)
+
+
+def _git() -> Iterator[Finding]:
+    import shutil
+    import subprocess
+
+    path = shutil.which("git")
+    if path is None:
+        yield Finding("git", "warning", "not there: `kept adopt --commit` will not work")
+        return
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    yield Finding("git", "ok", done.stdout.strip() or path)
+
+
+def _local_models() -> Iterator[Finding]:
+    """They are optional, so that nothing here is ever a warning."""
+    from importlib.util import find_spec
+
+    from kept.models.weights import KNOWN
+    from kept.settings import install_command
+
+    engine = find_spec("xllamacpp") is not None
+    for weights in KNOWN.values():
+        lacks = [] if engine else [install_command("local")]
+        lacks += [] if weights.present else [f"kept models pull {weights.name}"]
+        text = f"not here: {' and '.join(f'`{line}`' for line in lacks)}" if lacks else "works"
+        yield Finding(f"local/{weights.name}", "ok", text)
+
+
+def _agents() -> Iterator[Finding]:
+    """As optional as models on this machine."""
+    from kept.sandbox.coding_agents.harness import CLIS
+    from kept.sandbox.coding_agents.program import program_of
+
+    for cli in CLIS.values():
+        program = program_of(cli)
+        yield Finding(
+            cli.name, "ok", str(program.path) if program else f"not here: `{cli.install}`"
+        )
+
+
+def _home() -> Iterator[Finding]:
+    import shutil
+
+    from kept.settings import kept_home
+    from kept.store.home import Home
+
+    home = Home.find(Path.cwd())
+    path = home.path.absolute()
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    named = "KEPT_HOME is " if kept_home() else ""
+    if obstacle := home.obstacle():
+        yield Finding("runs", "problem", f"{named}{path}, {obstacle}")
+        return
+    yield Finding("runs", "ok", f"{named}{path}" + ("" if path.exists() else ", not yet made"))
+    free = shutil.disk_usage(there).free
+    state: State = "ok" if free >= ENOUGH else "warning" if free else "problem"
+    yield Finding("disk", state, f"{free / 1024**3:.1f} GiB free")

@@ -1,0 +1,122 @@
+"""`kept optimize SPEC`, and `kept loop TASK`, which is the same."""
+
+from pathlib import Path
+
+import click
+
+from kept.ui.cli.command import Command
+from kept.ui.cli.options import (
+    gain_option,
+    json_option,
+    money_option,
+    no_cache_option,
+    quiet_option,
+    set_option,
+    workers_option,
+)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kept optimize task.yaml",
+        "kept optimize task.yaml --set budget.max_iterations=5 --json",
+    ),
+)
+@click.argument("spec", type=click.Path(path_type=Path))
+@set_option
+@no_cache_option
+@workers_option
+@money_option
+@json_option
+@gain_option
+@quiet_option
+def optimize(
+    spec: Path,
+    settings: tuple[str, ...],
+    workers: int | None,
+    max_usd: float | None,
+    as_json: bool,
+    fail_if_no_gain: bool,
+    quiet: bool,
+) -> int:
+    """Improve what SPEC names, and keep what is better.
+
+    Proposes changes, runs and scores each, and keeps a change only when the gate says that it is
+    better. The files that SPEC names are not touched: the best ones are in the run's own folder.
+    SPEC is a task.yaml, an agent.yaml, a skill config, a suite of agent tasks, or the folder of a
+    finished agent run, which is refined.
+    """
+    return _optimize(spec, _limited(settings, workers, max_usd), as_json, fail_if_no_gain, quiet)
+
+
+@click.command(cls=Command, examples=("kept loop task.yaml", "kept loop task.yaml --workers 4"))
+@click.argument("task", type=click.Path(path_type=Path))
+@set_option
+@no_cache_option
+@workers_option
+@money_option
+@json_option
+@gain_option
+@quiet_option
+def loop(
+    task: Path,
+    settings: tuple[str, ...],
+    workers: int | None,
+    max_usd: float | None,
+    as_json: bool,
+    fail_if_no_gain: bool,
+    quiet: bool,
+) -> int:
+    """Improve the artifacts of a task.yaml.
+
+    The same as `kept optimize TASK`.
+    """
+    return _optimize(task, _limited(settings, workers, max_usd), as_json, fail_if_no_gain, quiet)
+
+
+def _limited(
+    settings: tuple[str, ...], workers: int | None, max_usd: float | None
+) -> tuple[str, ...]:
+    settings += (f"workers={workers}",) if workers else ()
+    return settings + (() if max_usd is None else (f"budget.max_usd={max_usd}",))
+
+
+def _optimize(
+    spec: Path,
+    settings: tuple[str, ...],
+    as_json: bool,
+    fail_if_no_gain: bool,
+    quiet: bool,
+) -> int:
+    from kept.recipes.registry import find_spec, kind_words
+    from kept.store.home import Home
+    from kept.ui.cli import _output
+    from kept.ui.cli.compiling import compiled
+    from kept.ui.cli.fail import NO_GAIN
+    from kept.ui.cli.sitting import How, start_run
+
+    if spec.is_dir() and (code := _refined(spec, settings, as_json, quiet)) is not None:
+        return 0 if code == NO_GAIN and not fail_if_no_gain else code
+    how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
+    plan = compiled(spec, settings)
+    if (kind := kind_words(spec)) and not quiet:
+        _output.note(kind)
+    return start_run(plan, Home.find(find_spec(spec).parent), how)
+
+
+def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool) -> int | None:
+    """The code that a refinement ended with, or None for a folder that no finished run is in."""
+    from kept.orchestrator.run_folder.places import COMPLETION, JOURNAL
+    from kept.run import is_agent
+    from kept.ui.cli import _output
+    from kept.ui.cli.names import path_from_here
+
+    ours = (folder / JOURNAL).exists()
+    if not (is_agent(folder) if ours else (folder / COMPLETION).exists()):
+        return None
+    from kept.ui.cli.refine_sitting import refine_folder
+
+    if not quiet:
+        _output.note(f"{path_from_here(folder)} is a finished run, to be refined")
+    return refine_folder(folder, settings, as_json=as_json, quiet=quiet)

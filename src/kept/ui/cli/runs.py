@@ -1,0 +1,133 @@
+"""`kept runs`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kept.ui.cli.command import Command
+from kept.ui.cli.options import json_option
+
+if TYPE_CHECKING:
+    from kept.results.compare import Comparison
+    from kept.store.run_index import RunRow
+
+
+@click.command(cls=Command, examples=("kept runs", "kept runs -n 3 --json"))
+@click.option(
+    "-n",
+    "limit",
+    type=click.IntRange(min=1),
+    default=20,
+    metavar="N",
+    help="How many, the newest first.",
+    show_default=True,
+)
+@json_option
+def runs(limit: int, as_json: bool) -> None:
+    """List the runs of this project.
+
+    They are in the `.kept` folder found from here upwards, or in the one KEPT_HOME names. The runs
+    of a refinement's iterations are behind it, each with the run that it started from.
+    """
+    from dataclasses import asdict
+
+    from kept.core.plan import COMPARE
+    from kept.store.home import Home
+    from kept.store.run_index import RunIndex
+    from kept.ui.cli import _output
+    from kept.ui.cli._open_run import runs_below
+
+    home = Home.find(Path.cwd())
+    # looking makes no folder: the index would
+    rows = RunIndex(home).with_iterations() if home.folders() else []
+    if as_json:
+        document = [
+            {k: v for k, v in asdict(row).items() if k not in ("size", "spark")}
+            | {"comparison": _document(home.runs / row.id) if row.recipe == COMPARE else None}
+            | {"folder": row.folder or str(home.runs / row.id)}
+            for row in rows[:limit]
+        ]
+        _output.document(document)
+    elif rows:
+        header = ("run", "status", "kept", "result", "spec")
+        cells = [_cells(row, home.runs / row.id) for row in rows[:limit]]
+        # a run is found by its id, which is of no use in part
+        _output.answer(_output.table(header, cells, whole=("run", "kept"), middle=("spec",)))
+        if len(rows) > limit:
+            _output.note(f"{len(rows) - limit} older runs are not shown: -n {len(rows)} shows all")
+    else:
+        below = runs_below()
+        _output.note(f"there are no runs in {home.runs}" + (f"; {below}" if below else ""))
+
+
+def _comparison(folder: Path) -> "Comparison | None":
+    from kept.results.compare import comparison_of
+    from kept.store.reader import Run
+
+    run = Run(folder)
+    told = comparison_of(run.state)
+    run.close()
+    return told
+
+
+def _document(folder: Path) -> dict[str, Any] | None:
+    told = _comparison(folder)
+    return told.document() if told is not None else None
+
+
+def _answers(folder: Path) -> str:
+    """What came of a comparison; empty where it only planned one."""
+    from kept.ui.report.compare import answers
+
+    told = _comparison(folder)
+    return answers(told) if told is not None else ""
+
+
+def _totals(folder: Path) -> str:
+    """What came of measuring."""
+    from kept.ui.cli.evaluated import read_sweep
+    from kept.ui.report.test_report import totals
+
+    sweep = read_sweep(folder, traces=False)
+    return totals(sweep) if sweep is not None else ""
+
+
+def _ending(folder: Path) -> tuple[str, str]:
+    """How an agent run ended, and what its task was."""
+    from kept.core.words import one_line
+    from kept.orchestrator.loss import run_loss
+    from kept.recipes.agent_run.agent_reading import agent_run_of
+    from kept.store.reader import Run
+
+    with Run(folder) as run:
+        record = agent_run_of(run)
+    if record is None:
+        return "", ""
+    return f"{record.status}, loss {run_loss(record).total:.4f}", one_line(record.task, 60)
+
+
+def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
+    from kept.core.plan import AGENT_RUN, COMPARE, EVAL, REFINE
+    from kept.ui.cli.names import path_from_here
+    from kept.ui.report.format import number
+
+    if row.refinement:
+        loss = f"loss {number(row.best_value)}"
+        return (row.id, row.status, f"iteration {row.iteration}", loss, f"from {row.parent_run_id}")
+    compared = row.recipe == COMPARE
+    result = f"{row.metric} {number(row.seed_value)}" if row.steps else ""
+    if row.keeps and row.best_value != row.seed_value:
+        result += f" → {number(row.best_value)}"
+    if compared:
+        result = _answers(folder) or result
+    spec = path_from_here(row.spec) if row.spec else row.recipe or row.reason
+    # what was compared is neither kept nor refused
+    kept = "comparison" if compared else f"{row.keeps} of {row.proposals}"
+    if row.recipe == REFINE and not row.proposals:
+        kept = f"0 of {row.steps}"  # attempts that left nothing
+    if row.recipe == EVAL:
+        kept, result = EVAL, _totals(folder)
+    if row.recipe == AGENT_RUN:
+        kept, (result, spec) = "agent", _ending(folder)
+    return (row.id, row.status, kept, result, spec)

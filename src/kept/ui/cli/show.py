@@ -1,0 +1,221 @@
+"""`kept show [RUN] [CASE]`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kept.ui.cli.command import Command
+from kept.ui.cli.options import json_option, run_argument, step_option
+
+if TYPE_CHECKING:
+    from kept.store.reader import Run
+    from kept.store.run_index import RunRow
+    from kept.ui.report.eval_results import Sweep
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kept show",
+        "kept show last --step 0",
+        "kept show last --step 0 -v",
+        "kept show last refund-over-limit",
+    ),
+)
+@run_argument
+@click.argument("case", required=False)
+@step_option
+@click.option(
+    "-v",
+    "--traces",
+    is_flag=True,
+    help="With --step: what happened in each rollout. With CASE: in all of them.",
+)
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="With --step: write what its commands and agents left to a new folder.",
+)
+@json_option
+def show(  # a command has its options
+    run: str, case: str | None, step: int | None, traces: bool, save: Path | None, as_json: bool
+) -> None:
+    """Show what a run did, step by step.
+
+    With --step, all there is of one step: what was proposed and why, what became of each edit, the
+    change, the verdict with its figures, and every rollout. With CASE, what was said and used in
+    that case, and how it was measured; of an agent run it is the name of a worker, `manager`, or
+    `task` for everybody. Works while the run goes on. RUN is an id, the start or end of one, a
+    folder, or `last`.
+    """
+    if case is not None:
+        _show_case(run, case, traces, as_json)
+        return
+    if step is not None:
+        _show_step(run, step, traces, save, as_json)
+        return
+    for name, given in (("--traces", traces), ("--save", save)):
+        if given:
+            raise click.UsageError(f"{name} needs --step")
+    _show_run(run, as_json)
+
+
+def _show_run(name: str, as_json: bool) -> None:
+    from kept.core.plan import AGENT_RUN, REFINE
+    from kept.results.summary import summary
+    from kept.ui.cli import _output
+    from kept.ui.cli._open_run import iteration_named, open_run
+    from kept.ui.cli._render import refinement_text, run_text
+    from kept.ui.report.eval_results import sweep_of
+    from kept.ui.report.json import headline, step_row
+
+    found = iteration_named(name)
+    past = open_run(name if found is None else found.refinement)
+    if found is not None or past.recipe == AGENT_RUN:
+        _show_agent_run(past, found, as_json)
+        return
+    sweep, told, refined = sweep_of(past), summary(past), None
+    if past.recipe == REFINE:
+        from kept.ui.cli.refined import refined_of
+
+        refined = refined_of(past)
+    past.close()
+    if sweep is not None:
+        _show_sweep(sweep, past.folder, as_json)
+    elif as_json:
+        rows = [step_row(row) for row in told.steps]
+        more = {} if refined is None else {"refinement": refined.document()}
+        _output.document({**headline(told), "closed": rows, "open": list(told.open), **more})
+    else:
+        _output.answer(run_text(told) if refined is None else refinement_text(told, refined))
+
+
+def _show_agent_run(run: "Run", iteration: "RunRow | None", as_json: bool) -> None:
+    from kept.errors import SetupError
+    from kept.orchestrator.document import agent_run_json, agent_run_text
+    from kept.recipes.agent_run.agent_reading import agent_run_of
+    from kept.recipes.refine.refine_reading import iteration_of
+    from kept.ui.cli import _output
+
+    record = agent_run_of(run) if iteration is None else iteration_of(run, iteration.id)
+    run.close()
+    folder = run.folder.resolve() if iteration is None else iteration.folder
+    if record is None:
+        raise SetupError(f"run {run.id} ended before its first turn")
+    if as_json:
+        _output.document({"folder": str(folder), **agent_run_json(record)})
+    else:
+        _output.answer(_output.visible(agent_run_text(record)))
+
+
+def _show_sweep(sweep: "Sweep", folder: Path, as_json: bool) -> None:
+    from kept.ui.cli import _output
+    from kept.ui.cli.evaluated import evaluated_text
+    from kept.ui.report.test_report import document
+
+    if as_json:
+        _output.document({"folder": str(folder.resolve()), **document(sweep)})
+    else:
+        _output.answer(evaluated_text(sweep, folder, every=True))
+
+
+def _show_case(name: str, case: str, traces: bool, as_json: bool) -> None:
+    from kept.errors import SetupError
+    from kept.run import is_agent, is_sweep, is_training
+    from kept.ui.cli import _output
+    from kept.ui.cli._open_run import open_run
+    from kept.ui.cli.evaluated import case_text
+    from kept.ui.report.eval_results import sweep_of
+    from kept.ui.report.test_report import document
+
+    past = open_run(
+        name, lambda folder: any(is_(folder) for is_ in (is_sweep, is_training, is_agent))
+    )
+    if is_agent(past.folder):
+        _show_spoken(past, case, as_json)
+        return
+    if is_training(past.folder):
+        _show_rollouts(past, case, traces, as_json)
+        return
+    sweep = sweep_of(past)
+    if sweep is not None and sweep.kind:
+        _show_rollouts(past, case, traces, as_json)
+        return
+    past.close()
+    if sweep is None:
+        message = f"run {past.id} has steps, and its cases are shown with them"
+        raise SetupError(message, hint=f"`kept show {past.id} --step N -v`")
+    rows = [at for at, one in enumerate(sweep.cases) if one.case == case]
+    rows = rows or [at for at, one in enumerate(sweep.cases) if one.case.startswith(case)]
+    if not rows:
+        some = ", ".join(dict.fromkeys(one.case for one in sweep.cases[:5]))
+        raise SetupError(f"run {past.id} has no case `{case}`", hint=f"there is {some} …")
+    if as_json:
+        results = document(sweep)["results"]
+        _output.document([results[at] for at in rows])
+    else:
+        _output.answer("\n\n".join(case_text(sweep.cases[at]) for at in rows))
+
+
+def _show_spoken(run: "Run", who: str, as_json: bool) -> None:
+    """What one of an agent run said and used."""
+    from kept.errors import SetupError
+    from kept.recipes.agent_run.agent_reading import agent_run_of
+    from kept.recipes.agent_run.agent_traces import people_of, spoken, spoken_json
+    from kept.ui.cli import _output
+    from kept.ui.cli._render import spoken_text
+
+    with run:
+        rows, record = spoken(run, who), agent_run_of(run)
+    if not rows:
+        there = ", ".join(people_of(record)[:20]) if record else "nobody"
+        raise SetupError(
+            f"nobody called `{who}` said anything in {run.id}", hint=f"there is {there}"
+        )
+    if as_json:
+        _output.document(spoken_json(rows))
+    else:
+        _output.answer(spoken_text(rows))
+
+
+def _show_rollouts(run: "Run", case: str, traces: bool, as_json: bool) -> None:
+    """Every rollout of a case, in a run that trained on it; how its name begins is enough."""
+    from kept.errors import SetupError
+    from kept.ui.cli import _output
+    from kept.ui.cli._render import rollouts_text
+    from kept.ui.report.case import MOST, case_json, case_rollouts, cases_like, some_cases
+
+    with run:
+        like = cases_like(run, case)
+        if len(like) != 1:
+            some = ", ".join(like[:MOST] or some_cases(run))
+            what = f"{len(like)} cases that begin with" if like else "no case"
+            raise SetupError(f"run {run.id} has {what} `{case}`", hint=f"there is {some} …")
+        rows = case_rollouts(run, like[0], traces=traces)
+    if as_json:
+        _output.document(case_json(rows))
+    else:
+        _output.answer(rollouts_text(rows))
+
+
+def _show_step(name: str, step: int, traces: bool, save: Path | None, as_json: bool) -> None:
+    from kept.core.words import count
+    from kept.ui.cli import _output
+    from kept.ui.cli._open_run import check_step, open_run
+    from kept.ui.cli._render import step_text
+    from kept.ui.report.left import save_left
+    from kept.ui.report.step import step_detail, step_json
+
+    past = open_run(name)
+    check_step(past, step)
+    detail = step_detail(past, step, traces=traces)
+    if save is not None:
+        saved = save_left(past, detail, save)
+        _output.note(f"{save} holds what {count(saved, 'execution')} left")
+    past.close()
+    if as_json:
+        _output.document(step_json(detail))
+    else:
+        _output.answer(step_text(detail, traces=traces))

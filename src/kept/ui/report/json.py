@@ -1,0 +1,103 @@
+"""The report as one JSON document."""
+
+from dataclasses import asdict
+from typing import Any
+
+from kept.core.event import StepClosed
+from kept.core.plan import AGENT_RUN
+from kept.results.summary import StepLine, Summary, summary
+from kept.store.reader import Run
+from kept.ui.report.caveats import caveats
+from kept.ui.report.changes import step_diff
+from kept.ui.report.eval_results import sweep_of
+from kept.ui.report.failures import failures
+from kept.ui.report.outlook import conclusion, doubt_of
+from kept.ui.report.race import raced
+from kept.ui.report.test_report import document as sweep_document
+
+SCHEMA = 1
+"""Version of these documents; a field may be added within one, never renamed."""
+
+
+def headline(told: Summary) -> dict[str, Any]:
+    """The outcome alone: what `kept optimize --json` prints."""
+    return {
+        "schema": SCHEMA,
+        "run": told.run,
+        "folder": str(told.folder.resolve()),
+        "status": told.status,
+        "stopped": asdict(told.stopped) if told.stopped else None,
+        "metric": told.metric,
+        "direction": told.direction,
+        "improved": told.improved,
+        "seed": {"candidate": told.seed, "value": told.seed_value},
+        "best": {"candidate": told.best, "value": told.best_value, "step": told.best_step},
+        "measured_on": told.measured or None,
+        "conclusion": conclusion(told) or None,
+        "leading": told.leading,
+        "unproven": near._asdict() if (near := doubt_of(told)) else None,
+        "claim": told.claim or None,
+        "race": asdict(race) if (race := raced(told)) else None,
+        "comparison": told.comparison.document() if told.comparison else None,
+        "steps": len(told.steps),
+        "proposals": told.proposals,
+        "merges": told.merges,
+        "keeps": told.keeps,
+        "verdicts": dict(told.outcomes),
+        "turns": [asdict(row) for row in told.turns],
+        "spend": asdict(told.spend),
+        "unmeasured": [asdict(case) for case in told.unmeasured],
+        "lost": told.lost,
+        "elapsed": told.elapsed,
+    }
+
+
+def as_json(run: Run) -> dict[str, Any]:
+    """Everything that the page tells."""
+    if run.recipe == AGENT_RUN:
+        from kept.recipes.agent_run.agent_run import agent_run_document
+
+        return {"schema": SCHEMA, "run": run.id, **agent_run_document(run)}
+    if (sweep := sweep_of(run)) is not None:
+        return {"schema": SCHEMA, "run": run.id, "status": run.status, **sweep_document(sweep)}
+    told = summary(run)
+    closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
+    return {
+        **headline(told),
+        "asked": {
+            "spec": told.spec or None,
+            "recipe": told.recipe,
+            "artifacts": sorted(run.seed.texts),
+            "gate": told.gate,
+            "proposers": list(told.proposers),
+            "cases": dict(told.cases),
+            "budget": dict(told.budget),
+            "started": told.started,
+            "version": told.version,
+        },
+        "closed": [
+            {**step_row(row), "diff": step_diff(run, closed[row.step]) if row.kept else None}
+            for row in told.steps
+        ],
+        "open": list(told.open),
+        "failures": [asdict(group) for group in failures(run)],
+        "caveats": caveats(told, run),
+    }
+
+
+def step_row(row: StepLine) -> dict[str, Any]:
+    """One step, as it stands in every document."""
+    return {
+        "step": row.step,
+        "phase": row.phase,
+        "proposer": row.proposer,
+        "verdict": row.outcome,
+        "code": row.code,
+        "reason": row.reason,
+        "numbers": dict(row.numbers),
+        "best": row.best,
+        "value": row.value,
+        "candidate": row.candidate,
+        "incumbent": row.incumbent,
+        "why": row.why,
+    }

@@ -1,0 +1,262 @@
+"""The matrix of candidates and cases, and what happened in one of its cells."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from kept.core.rollout import Job
+from kept.core.score import Evaluation, Outcome, Tally
+from kept.errors import SetupError
+from kept.store import wire
+from kept.store.glance import Glance
+from kept.store.lines import rollout_lines
+from kept.store.reader import Run
+from kept.store.step_index import StepRow, closed_step
+from kept.ui.web.run_page import step_line
+from kept.ui.web.step_page import ASKED, ORDER, SPLITS, as_json, bar_of
+from kept.ui.web.trace import Said, conversation
+
+COLUMNS = 12
+"""Candidates side by side."""
+ROWS = 200
+"""Cases on a page."""
+FILTERS = ("all", "broke", "fixed", "flaky", "always failing")
+SHOW = ("kept", "all")
+MOST_EARLIER = 20
+"""Steps that are looked through for draws that a later one shares."""
+MOST_ROLLOUTS = 60
+"""Of one cell, with their traces."""
+
+
+class Cell(NamedTuple):
+    """One candidate on one case."""
+
+    value: float
+    """The mean of its draws, in the metric's own units."""
+    n: int
+    failed: int
+    flip: int
+    """1 where it does better than what it was judged against, -1 where worse."""
+    flaky: bool
+    """Whether its own draws differ."""
+    purpose: str
+    level: int
+    """From 0 for the worst that is on the page to 4 for the best."""
+    fails: bool = False
+    """Whether it is as bad as can be: by what the page shows, where the metric has no zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One candidate: the step that judged it, and what it did."""
+
+    row: StepRow
+    line: Mapping[str, object]
+    cells: Mapping[str, Cell]
+    theirs: Mapping[str, Cell]
+
+
+def matrix(told: Glance, show: str, only: str, before: int | None, page: int) -> dict[str, object]:
+    """Columns of candidates up to a step, rows of cases that pass the filter."""
+    eligible = [row for row in told.rows if _has_cases(row, show)]
+    if before is not None:
+        eligible = [row for row in eligible if row.step <= before]
+    chosen = eligible[-COLUMNS:]
+    columns = _graded([_column(row, told) for row in chosen], told.direction == "minimize")
+    cases = list(dict.fromkeys(case for column in columns for case in column.cells))
+    kept = [case for case in cases if _passes(case, columns, only)]
+    pages = max(1, -(-len(kept) // ROWS))
+    page = min(max(1, page), pages)
+    shown = kept[(page - 1) * ROWS : page * ROWS]
+    return {
+        "columns": columns,
+        "rows": [_row(case, columns) for case in shown],
+        "cases": len(cases),
+        "kept": len(kept),
+        "page": page,
+        "pages": pages,
+        "show": show,
+        "only": only,
+        "filters": FILTERS,
+        "shows": SHOW,
+        "earlier": chosen[0].step - 1 if len(eligible) > len(chosen) else None,
+        "before": before,
+    }
+
+
+def _has_cases(row: StepRow, show: str) -> bool:
+    mine = any(one.candidate == row.candidate and one.asked for one in row.told)
+    return mine and (show == "all" or row.kept or row.best or row.code in ("claim", "measured"))
+
+
+def _column(row: StepRow, told: Glance) -> Column:
+    closed = closed_step(told.folder, row)
+    mine = [e for e in closed.evaluations if e.candidate == row.candidate]
+    cells: dict[str, Cell] = {}
+    bar_cells: dict[str, Cell] = {}
+    for one in sorted(mine, key=_rank):
+        bar = bar_of(told, closed, one.purpose)[0]
+        for case, tally in one.cases.items():
+            other = bar.cases.get(case) if bar else None
+            cells.setdefault(case, _cell(tally, other, one.purpose, told))
+            if other is not None:
+                bar_cells.setdefault(case, _cell(other, None, one.purpose, told))
+    return Column(row, step_line(row, told), cells, bar_cells)
+
+
+def _rank(evaluation: Evaluation) -> int:
+    return ORDER.index(evaluation.purpose) if evaluation.purpose in ORDER else len(ORDER)
+
+
+def _cell(tally: Tally, other: Tally | None, purpose: str, told: Glance) -> Cell:
+    gain = 0.0 if other is None else other.mean - tally.mean
+    flip = (gain > 1e-9) - (gain < -1e-9)
+    value = told.value(tally.mean)
+    assert value is not None, "a tally has a mean"
+    return Cell(value, tally.n, tally.failed, flip, tally.std > 1e-9, purpose, 0)
+
+
+def _graded(columns: Sequence[Column], minimize: bool) -> list[Column]:
+    """With a level for each cell, by the range that the page shows."""
+    values = [
+        c.value for column in columns for c in (*column.cells.values(), *column.theirs.values())
+    ]
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+
+    def level(cell: Cell) -> Cell:
+        part = (cell.value - low) / (high - low) if high > low else 1.0
+        grade = round(4 * (1.0 - part if minimize and high > low else part))
+        fails = grade == 0 if minimize or low < 0 else cell.value <= 0
+        return cell._replace(level=grade, fails=fails or cell.failed >= cell.n)
+
+    return [
+        Column(
+            one.row,
+            one.line,
+            {case: level(cell) for case, cell in one.cells.items()},
+            {case: level(cell) for case, cell in one.theirs.items()},
+        )
+        for one in columns
+    ]
+
+
+def _passes(case: str, columns: Sequence[Column], only: str) -> bool:
+    cells = [column.cells[case] for column in columns if case in column.cells]
+    match only:
+        case "broke":
+            return any(cell.flip < 0 for cell in cells)
+        case "fixed":
+            return any(cell.flip > 0 for cell in cells)
+        case "flaky":
+            return any(cell.flaky for cell in cells)
+        case "always failing":
+            return all(cell.fails for cell in cells)
+        case _:
+            return True
+
+
+def _row(case: str, columns: Sequence[Column]) -> dict[str, object]:
+    cells = [column.cells.get(case) for column in columns]
+    known = next(cell for cell in cells if cell is not None)
+    before = next((c.theirs[case] for c in columns if case in c.theirs), None)
+    return {
+        "case": case,
+        "cells": list(zip(columns, cells, strict=True)),
+        "split": SPLITS.get(known.purpose, known.purpose),
+        "before": before,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One rollout of a cell."""
+
+    drawn: int
+    """The step that asked for it."""
+    job: Job
+    side: str
+    asked: str
+    outcome: Outcome
+    said: list[Said]
+    raw: str
+
+    @property
+    def anchor(self) -> str:
+        """Its place on the page."""
+        return f"{self.side}-{self.job.purpose}-{self.job.repeat}-{self.drawn}"
+
+
+def cell_view(run: Run, told: Glance, step: int, case: str) -> dict[str, object]:
+    """Every rollout of a case in a step."""
+    if not 0 <= step < len(told.rows) + len(told.open):
+        raise SetupError(f"run {told.id} has no step {step}", hint="its page lists the steps")
+    row = told.rows[step] if step < len(told.rows) else None
+    found: list[Shown] = []
+    left_out = 0
+    for drawn, job, outcome in _drawn(told, step, case):
+        if len(found) >= MOST_ROLLOUTS:
+            left_out += 1
+            continue
+        trace = run.trace(outcome.trace) if outcome.trace else ()
+        raw = {
+            "job": job._asdict(),
+            "outcome": outcome._asdict(),
+            "trace": list(map(asdict, trace)),
+        }
+        side = "incumbent" if row and job.candidate_id == row.incumbent else "challenger"
+        if row and row.candidate and job.candidate_id == row.candidate:
+            side = "challenger"
+        if job.purpose == "measure":
+            side = "measured"
+        asked = ASKED.get(job.purpose, job.purpose)
+        found.append(Shown(drawn, job, side, asked, outcome, conversation(trace), as_json(raw)))
+    if not found:
+        raise SetupError(
+            f"step {step} of run {told.id} has no rollout of case `{case}`",
+            hint="its page lists the cases that it met",
+        )
+    found.sort(key=lambda one: (one.side == "incumbent", one.job.purpose, one.job.repeat))
+    splits = {SPLITS.get(one.job.purpose, one.job.purpose) for one in found}
+    return {
+        "step": step,
+        "case": case,
+        "shown": found,
+        "left_out": left_out,
+        "line": step_line(row, told) if row else None,
+        "splits": sorted(splits),
+    }
+
+
+def _drawn(told: Glance, step: int, case: str) -> list[tuple[int, Job, Outcome]]:
+    """The rollouts of a case by which a step was judged, each with the step that asked for it.
+
+    Where it asked for none itself, its draws are shared with earlier ones of the same candidates.
+    """
+    found = [(step, *one) for one in _rollouts(told, step, case)]
+    if found or step >= len(told.rows):
+        return found
+    row, looked = told.rows[step], 0
+    wanted = {(one.candidate, one.purpose) for one in row.told}
+    wanted |= {(row.incumbent, purpose) for _, purpose in wanted}
+    for earlier in reversed(told.rows[:step]):
+        if not any((one.candidate, one.purpose) in wanted for one in earlier.told):
+            continue
+        for job, outcome in _rollouts(told, earlier.step, case):
+            if (job.candidate_id, job.purpose) in wanted:
+                found.append((earlier.step, job, outcome))
+        looked += 1
+        if looked >= MOST_EARLIER:
+            break
+    return found
+
+
+def _rollouts(told: Glance, step: int, case: str) -> Iterator[tuple[Job, Outcome]]:
+    """Those of one case, found without reading the others as records."""
+    if step < len(told.rows):
+        start, end = told.rows[step].range
+    else:
+        start, end = told.open[step - len(told.rows)].rollouts_at, None
+    needle = b'"case":' + wire.encode(case)
+    for row in rollout_lines(told.folder / "rollouts.jsonl", start, end, needles=[needle]):
+        if isinstance(row, wire.RolloutLine) and (row.step, row.case) == (step, case):
+            yield row.entry()

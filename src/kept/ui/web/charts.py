@@ -1,0 +1,333 @@
+"""The pictures of a run: trajectory, spend, sparkline, bars of differences."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from kept.core.words import count
+from kept.store.glance import Glance
+from kept.store.step_index import SPENT, StepRow
+from kept.ui.report.format import duration
+from kept.ui.web.figures import figure, money, signed, thousands
+from kept.ui.web.svg import Axis, dots, drawing, link, polyline, spread, tag
+
+WIDTH, HEIGHT = 960, 280
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 22, 26
+MANY = 400
+"""Candidates that are drawn as links of their own; beyond, only those that were kept are."""
+
+USD = SPENT.index("usd")
+
+Href = Callable[[int], str]
+
+
+class Point(NamedTuple):
+    """A measured candidate."""
+
+    row: StepRow
+    value: float
+    low: float | None
+    high: float | None
+    screened: bool
+    """Whether only train cases have seen it."""
+
+
+class Path(NamedTuple):
+    """How a run went, as numbers."""
+
+    points: tuple[Point, ...]
+    stairs: tuple[tuple[int, float], ...]
+    """From which step on the incumbent has which value."""
+    seed: float | None
+
+
+def path_of(told: Glance) -> Path:
+    """The measured candidates of a run and the staircase of its incumbents."""
+    seed, minimize = _seed_value(told), told.direction == "minimize"
+    now = seed
+    stairs = [(0, seed)] if seed is not None else []
+    points: list[Point] = []
+    for row in told.rows:
+        decided = row.measured
+        loss = decided if decided is not None else _screened(row)
+        if loss is None or row.outcome == "crash" or row.code == "claim":
+            continue
+        value = loss if minimize else 0.0 - loss
+        low, high = _interval(row, now, minimize)
+        points.append(Point(row, value, low, high, decided is None))
+        if row.kept:
+            now = value
+            stairs.append((row.step, value))
+    return Path(tuple(points), tuple(stairs), seed)
+
+
+def _seed_value(told: Glance) -> float | None:
+    known = {t.purpose: t.loss for t in told.told(told.seed) if t.failed < t.asked}
+    order = ("decide", "promote", "measure", "screen", "test")
+    return told.value(next((known[p] for p in order if known.get(p) is not None), None))
+
+
+def measured_loss(row: StepRow) -> float | None:
+    """On the cases that decide, else on train cases: there, what is dropped is seen alone."""
+    decided = row.measured
+    return decided if decided is not None else _screened(row)
+
+
+def _screened(row: StepRow) -> float | None:
+    mine = (t.loss for t in row.told if t.candidate == row.candidate and t.purpose == "screen")
+    return next(mine, None)
+
+
+def _interval(row: StepRow, now: float | None, minimize: bool) -> tuple[float | None, float | None]:
+    low, high = row.numbers.get("low"), row.numbers.get("high")
+    # a promotion is told over the best before it, not over what leads
+    if now is None or low is None or high is None or not row.judged:
+        return None, None
+    return (now - high, now - low) if minimize else (now + low, now + high)
+
+
+def trajectory(told: Glance, href: Href) -> Markup | None:
+    """Candidates by step, what was kept as a staircase; None where nothing was measured."""
+    path = path_of(told)
+    if not path.points and not path.stairs:
+        return None
+    last = max(1, len(told.rows) - 1 + len(told.open))
+    across = Axis(0, last, LEFT, WIDTH - RIGHT)
+    values = [p.value for p in path.points] + [value for _, value in path.stairs]
+    few = len(path.points) <= MANY
+    ends = [e for p in path.points if few or p.row.kept for e in (p.low, p.high) if e is not None]
+    up = spread([*values, *ends], HEIGHT - BOTTOM, TOP)
+    inside = [
+        *_bands(told.rows, across),
+        *_grid(across, up, told.metric),
+        *_stairs(path, across, up, last),
+        *(_whiskers(path, across, up) if few else ()),
+        *_candidates(path, (across, up), href, few=few, best=told.best_step),
+    ]
+    kept = sum(p.row.kept for p in path.points)
+    title = f"{told.metric} by step: {count(len(path.points), 'candidate')} measured, {kept} kept"
+    return drawing(WIDTH, HEIGHT, title, inside, "chart trajectory")
+
+
+def _bands(rows: Sequence[StepRow], across: Axis) -> Iterator[Markup]:
+    """The phases, behind everything; none where all of it is one."""
+    phases = [(name, [row.step for row in group]) for name, group in groupby(rows, _phase)]
+    if len(phases) < 2:
+        return
+    for number, (name, steps) in enumerate(phases):
+        x, end = across.at(steps[0] - 0.5), across.at(steps[-1] + 0.5)
+        width = max(1.0, end - x)
+        yield tag(
+            "rect", tag("title", name), x=x, y=TOP - 6, width=width,
+            height=HEIGHT - BOTTOM - TOP + 6, class_=f"band band{number % 2}",
+        )  # fmt: skip
+        if width > 7 * len(name):
+            yield tag("text", name, x=x + 4, y=TOP - 9, class_="tick")
+
+
+def _phase(row: StepRow) -> str:
+    return row.phase
+
+
+def _grid(across: Axis, up: Axis, metric: str) -> Iterator[Markup]:
+    for value in up.ticks(4):
+        y = up.at(value)
+        yield tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
+        yield tag("text", f"{value:g}", x=LEFT - 6, y=y + 4, class_="tick end")
+    for value in across.ticks(8):
+        if value == int(value):
+            place = across.at(value)
+            yield tag("text", f"{value:.0f}", x=place, y=HEIGHT - 8, class_="tick middle")
+    yield tag("text", "step", x=LEFT - 12, y=HEIGHT - 8, class_="tick end")
+    yield tag("text", metric, x=4, y=12, class_="tick")
+
+
+def _stairs(path: Path, across: Axis, up: Axis, last: int) -> Iterator[Markup]:
+    if path.seed is not None:
+        y = up.at(path.seed)
+        yield tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="seed")
+    if path.stairs:
+        points: list[tuple[float, float]] = []
+        for step, value in path.stairs:
+            if points:
+                points.append((across.at(step), points[-1][1]))
+            points.append((across.at(step), up.at(value)))
+        points.append((across.at(last), points[-1][1]))
+        yield polyline(points, "stairs")
+
+
+def _whiskers(path: Path, across: Axis, up: Axis) -> Iterator[Markup]:
+    for point in path.points:
+        if point.low is not None and point.high is not None:
+            x = across.at(point.row.step)
+            y1, y2 = up.at(point.low), up.at(point.high)
+            shade = "whisker kept" if point.row.kept else "whisker"
+            yield tag("line", x1=x, x2=x, y1=y1, y2=y2, class_=shade)
+
+
+def _candidates(
+    path: Path, axes: tuple[Axis, Axis], href: Href, *, few: bool, best: int | None
+) -> Iterator[Markup]:
+    across, up = axes
+    if not few:
+        for screened, shade in ((True, "mass screened"), (False, "mass")):
+            some = [p for p in path.points if p.screened == screened and not p.row.kept]
+            if some:
+                yield dots(((across.at(p.row.step), up.at(p.value)) for p in some), shade)
+    for point in path.points:
+        if not (few or point.row.kept or point.row.best):
+            continue
+        x, y = across.at(point.row.step), up.at(point.value)
+        words = f"step {point.row.step}: {_word(point)}, {figure(point.value)}"
+        yield link(href(point.row.step), words, _mark(point, x, y, point.row.step == best))
+
+
+def _word(point: Point) -> str:
+    if point.row.best:
+        return "kept and promoted" if point.row.kept else "promoted"
+    return "kept" if point.row.kept else "screened on train cases" if point.screened else "not kept"
+
+
+def _mark(point: Point, x: float, y: float, best: bool) -> Markup:
+    """A shape each, so that nothing hangs on colour: disc, diamond, ring."""
+    if point.row.best or best:
+        d = f"M{x:.1f} {y - 7:.1f}l7 7l-7 7l-7 -7z"
+        return tag("path", d=d, class_="mark promoted")
+    if point.row.kept:
+        return tag("circle", cx=x, cy=y, r=5, class_="mark kept")
+    shade = "mark screened" if point.screened else "mark refused"
+    return tag("circle", cx=x, cy=y, r=3, class_=shade)
+
+
+def spend_chart(told: Glance) -> Markup | None:
+    """What was used, over the time at work; None where nothing was."""
+    rows = told.rows
+    if len(rows) < 2:
+        return None
+    of = SPENT.index("usd") if any(row.spent[USD] for row in rows) else SPENT.index("rollouts")
+    paid = of == USD
+    began, total = told.begun.t, 0.0
+    points: list[tuple[float, float]] = []
+    for row in rows:
+        total += row.spent[of]
+        points.append((row.closed - began, total))
+    if total <= 0:
+        return None
+    width, height = 460, 120
+    across = Axis(0.0, max(points[-1][0], 1e-9), LEFT, width - RIGHT)
+    up = Axis(0.0, total, height - BOTTOM, 14)
+    every = max(1, len(points) // 300)
+    drawn = [(LEFT, up.at(0)), *((across.at(t), up.at(v)) for t, v in points[::every])]
+    drawn.append((across.at(points[-1][0]), up.at(total)))
+    end = money(total) if paid else f"{thousands(total)} rollouts"
+    clock = duration(points[-1][0])
+    inside = [
+        polyline(drawn, "spent"),
+        tag("text", end, x=width - RIGHT, y=11, class_="tick end"),
+        tag("text", "0", x=LEFT, y=height - 8, class_="tick"),
+        tag("text", clock, x=width - RIGHT, y=height - 8, class_="tick end"),
+    ]
+    return drawing(width, height, f"spend over time: {end} in {clock}", inside, "chart spend")
+
+
+def sparkline(values: Sequence[float], words: str) -> Markup:
+    """The staircase of a run in the space of a word."""
+    width, height = 96, 22
+    up, across = spread(values, height - 3, 3), Axis(0, max(1, len(values) - 1), 2, width - 2)
+    points: list[tuple[float, float]] = []
+    for at, value in enumerate(values):
+        if points:
+            points.append((across.at(at), points[-1][1]))
+        points.append((across.at(at), up.at(value)))
+    inside = [polyline(points, "stairs")] if len(values) > 1 else []
+    return drawing(width, height, words, inside, "spark")
+
+
+def meter(part: float, words: str) -> Markup:
+    """How much of a limit is used."""
+    filled = 96 * min(1.0, max(0.0, part))
+    inside = [
+        tag("rect", x=0, y=0, width=96, height=8, rx=2, class_="track"),
+        tag("rect", x=0, y=0, width=filled, height=8, rx=2, class_="fill"),
+    ]
+    return drawing(96, 8, words, inside, "meter")
+
+
+def differences(by_case: Mapping[str, float], href: Callable[[str], str]) -> Markup | None:
+    """Each case's difference as a bar from nought, the best first; None where there is none."""
+    if not by_case:
+        return None
+    rows = sorted(by_case.items(), key=lambda pair: -pair[1])
+    shown = rows if len(rows) <= 60 else [*rows[:30], *rows[-30:]]
+    width, each = 460, 14
+    far = max((abs(value) for _, value in shown), default=0.0) or 1.0
+    left = 12 + 6.4 * max(len(case[:20]) for case, _ in shown)
+    losing = any(value < 0 for _, value in shown)
+    across = Axis(-far if losing else 0.0, far, left, width - 60)
+    height = each * len(shown) + 8
+    inside = [tag("line", x1=across.at(0), x2=across.at(0), y1=0, y2=height, class_="grid")]
+    for number, (case, value) in enumerate(shown):
+        y = number * each + 4
+        start, end = sorted((across.at(0), across.at(value)))
+        shade = "bar better" if value > 0 else "bar worse" if value < 0 else "bar same"
+        words = f"{case}: {signed(value)}"
+        label = case if len(case) <= 20 else f"{case[:19]}…"
+        inside.append(
+            link(
+                href(case), words,
+                tag("text", label, x=left - 6, y=y + 10, class_="tick end"),
+                tag("rect", x=start, y=y + 2, width=max(1.5, end - start), height=9, class_=shade),
+                tag("text", signed(value), x=width - 2, y=y + 10, class_="tick end"),
+            )
+        )  # fmt: skip
+    better, worse = (sum(v > 0 for _, v in rows), sum(v < 0 for _, v in rows))
+    title = f"{better} cases better, {worse} worse, {len(rows) - better - worse} the same"
+    return drawing(width, height, title, inside, "chart bars")
+
+
+def race_chart(gains: Sequence[float], needed: str) -> Markup | None:
+    """The mean gain after each block of draws; None where there was one look or none."""
+    if len(gains) < 2:
+        return None
+    width, height = 460, 130
+    across = Axis(1, len(gains), LEFT, width - RIGHT)
+    up = spread([0.0, *gains], height - BOTTOM, 12)
+    zero = up.at(0)
+    inside = [
+        tag("line", x1=LEFT, x2=width - RIGHT, y1=zero, y2=zero, class_="seed"),
+        tag("text", "0", x=LEFT - 6, y=zero + 4, class_="tick end"),
+        polyline(((across.at(n), up.at(g)) for n, g in enumerate(gains, 1)), "stairs"),
+        dots(((across.at(n), up.at(g)) for n, g in enumerate(gains, 1)), "mass"),
+        tag("text", signed(gains[-1]), x=width - RIGHT, y=10, class_="tick end"),
+        tag("text", needed, x=LEFT, y=height - 8, class_="tick"),
+        tag("text", "draws", x=width - RIGHT, y=height - 8, class_="tick end"),
+    ]
+    return drawing(
+        width, height, f"gain block by block, at last {signed(gains[-1])}", inside, "chart"
+    )
+
+
+def score_chart(
+    values: Sequence[tuple[int, float]], words: str, unit: str = "step"
+) -> Markup | None:
+    """A score by step or epoch; None where there are not two of them."""
+    if len(values) < 2:
+        return None
+    width, height = 460, 120
+    across = Axis(values[0][0], values[-1][0], LEFT, width - RIGHT)
+    up = spread([value for _, value in values], height - BOTTOM, 14)
+    points = [(across.at(step), up.at(value)) for step, value in values]
+    inside = [
+        *(
+            tag("text", f"{tick:g}", x=LEFT - 6, y=up.at(tick) + 4, class_="tick end")
+            for tick in up.ticks(3)
+        ),
+        polyline(points, "stairs"),
+        dots(points, "mass"),
+        tag("text", f"{unit} {values[0][0]}", x=LEFT, y=height - 8, class_="tick"),
+        tag("text", f"{unit} {values[-1][0]}", x=width - RIGHT, y=height - 8, class_="tick end"),
+    ]
+    first, last = figure(values[0][1]), figure(values[-1][1])
+    return drawing(width, height, f"{words}: from {first} to {last}", inside, "chart")

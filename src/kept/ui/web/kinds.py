@@ -1,0 +1,112 @@
+"""What each kind of run adds to the pages: a row here, and a template where it needs one.
+
+A recipe that comes later is one entry: its word, how its result reads in the list, and the body of
+its page. Until it has one it is shown as any run with steps.
+"""
+
+from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, SUITE
+from kept.core.words import count
+from kept.results.compare import comparison_of
+from kept.store.glance import Glance
+from kept.store.reader import Run
+from kept.ui.report.compare import interval, sentences, title
+from kept.ui.report.eval_results import Sweep, sweep_of
+from kept.ui.web import agent_page, refinement_page, suite_page, training_page
+from kept.ui.web.figures import figure
+from kept.ui.web.kind import Asked, Kind, View
+
+PAGE = 100
+_STATUSES = ("all", "failed", "errored", "passed", "scored")
+
+
+def _sweep_body(run: Run, told: Glance, asked: Asked) -> View:
+    sweep = sweep_of(run, traces=False)
+    assert sweep is not None, "the recipe says that it measures"
+    cases = [one for one in sweep.cases if asked.show in ("all", one.status)]
+    pages = max(1, -(-len(cases) // PAGE))
+    page = min(max(1, asked.page), pages)
+    return {
+        "sweep": sweep,
+        "cases": cases[(page - 1) * PAGE : page * PAGE],
+        "found": len(cases),
+        "page": page,
+        "pages": pages,
+        "show": asked.show,
+        "filters": _STATUSES,
+    }
+
+
+def sweep_words(sweep: Sweep) -> str:
+    """`17 of 20 cases pass`, or the mean where there is no such thing as to pass."""
+    if sweep.graded:
+        done = sweep.count("passed") + sweep.count("failed")
+        words = f"{sweep.count('passed')} of {count(done, 'case')} pass"
+        errored = sweep.count("errored")
+        return f"{words}, {errored} could not be told" if errored else words
+    mean = sweep.means.get(sweep.metric)
+    score = figure(mean.score) if mean else "no score"
+    return f"{sweep.metric} {score} on {count(len(sweep.cases), 'case')}"
+
+
+def _sweep_headline(run: Run, told: Glance) -> str:
+    sweep = sweep_of(run, traces=False)
+    return sweep_words(sweep) if sweep is not None and sweep.cases else "no case has run yet"
+
+
+def _comparison_body(run: Run, told: Glance, asked: Asked) -> View:
+    found = comparison_of(run.state, {row.step: row.reason for row in told.rows})
+    assert found is not None, "the recipe says that it compares"
+    return {
+        "comparison": found,
+        "sentences": list(sentences(found, told.spend)),
+        "intervals": {line.label: interval(line) for line in found.lines},
+    }
+
+
+def _comparison_headline(run: Run, told: Glance) -> str:
+    found = comparison_of(run.state)
+    return title(found) if found is not None else ""
+
+
+KINDS = {
+    "artifact": Kind("loop"),
+    COORDINATE: Kind("tuning"),
+    SKILL: Kind("training", "run_training.html", training_page.body),
+    SUITE: Kind("prompts", "run_suite.html", suite_page.body),
+    REFINE: Kind(
+        "refinement",
+        "run_refine.html",
+        refinement_page.body,
+        refinable=True,
+        step=refinement_page.step,
+    ),
+    AGENT_RUN: Kind(
+        "agent",
+        "run_agent.html",
+        agent_page.body,
+        agent_page.result,
+        agent_page.headline,
+        steps=False,
+        refinable=True,
+    ),
+    COMPARE: Kind(
+        "comparison",
+        "run_comparison.html",
+        _comparison_body,
+        lambda row, _: f"{row.metric} {figure(row.seed_value)}",
+        _comparison_headline,
+    ),
+    EVAL: Kind(
+        "test",
+        "run_sweep.html",
+        _sweep_body,
+        lambda row, _: f"{row.metric} {figure(row.best_value)}",
+        _sweep_headline,
+        steps=False,
+    ),
+}
+
+
+def kind_of(recipe: str) -> Kind:
+    """How a recipe's runs are shown."""
+    return KINDS.get(recipe) or Kind(recipe or "unknown")

@@ -1,0 +1,70 @@
+"""What every request needs: the runs, the templates, who may act and what acts for them."""
+
+import secrets
+from urllib.parse import parse_qsl
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from kept.store.glance import Glance
+from kept.store.reader import Run
+from kept.ui.web.kinds import Kind, kind_of
+from kept.ui.web.links import Links
+from kept.ui.web.preferences import Store
+from kept.ui.web.refining import Refiner
+from kept.ui.web.refusing import Refused
+from kept.ui.web.seeds import Seeds
+from kept.ui.web.source import Runs
+from kept.ui.web.templating import environment, render
+
+LINKS = Links()
+FORM = "application/x-www-form-urlencoded"
+LONGEST = 64_000
+"""Bytes of a form."""
+
+
+class Site:
+    """Everything that a request needs."""
+
+    def __init__(self, runs: Runs) -> None:
+        self.runs = runs
+        self.env = environment(runs.home.path.resolve().parent)
+        self.preferences = Store(runs.home)
+        self.seeds = Seeds(runs)
+        self.refiner = Refiner(self.seeds)
+        self._act = secrets.token_urlsafe(24)
+        """What forms of these pages hold and no other page can know."""
+
+    def page(self, template: str, **values: object) -> HTMLResponse:
+        """A page made from its template."""
+        return HTMLResponse(render(self.env, template, LINKS, act=self._act, **values))
+
+    def opened(self, name: str) -> tuple[Run, Glance, Kind]:
+        """A run to be looked at; its caller lets go of it."""
+        told = self.runs.glance(name)
+        return Run(told.folder, told), told, kind_of(told.begun.recipe)
+
+    async def form(self, request: Request) -> dict[str, str]:
+        """The fields of a form of ours; raises `Refused` for what another page may have sent."""
+        given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if given != FORM:
+            raise Refused(415, "this takes a form", hint="programs have the addresses below /api")
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LONGEST:
+                raise Refused(413, "that is more than any form here holds")
+        rows = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+        fields = dict(rows)
+        if not secrets.compare_digest(fields.pop("act", "").encode(), self._act.encode()):
+            raise Refused(
+                403, "this form is of an earlier `kept view`", hint="load the page again and repeat"
+            )
+        return fields
+
+
+def check_json(request: Request) -> None:
+    """Refuse what a form of another page could send: no browser lets one send JSON unasked."""
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != "application/json":
+        raise Refused(415, "this takes JSON", hint="send it as `content-type: application/json`")
