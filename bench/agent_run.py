@@ -19,7 +19,7 @@ from typing import NamedTuple
 from bench.harness import ratio, say, scratch, spread
 from bench.peer import AWP, awp_python, kept_program
 from bench.report import RESULTS, Report, Table, show
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.testing.server import ModelServer, Seen
 
 TASK = "Write a report on sales to report.md"

@@ -16,7 +16,7 @@ from bench.agent_run import KEPT, PEER, TASK, TEXT, Arm, Took, answer, rows_of, 
 from bench.harness import say
 from bench.peer import AWP, awp_python, kept_program
 from bench.report import RESULTS, Report, Table, show
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.testing.server import ModelServer, Seen
 
 ITERATIONS = 3

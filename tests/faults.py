@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Usage
 from kept.core.state import State
-from kept.store import wire
-from kept.store.lines import rollout_lines
+from kept.store import codec
+from kept.store.jsonl import rollout_lines
+from kept.store.overview import journalled_spend, usage_in
 from kept.store.pack import Pack
 from kept.store.reader import Run
-from kept.store.spent import spend_of, usage_in
 from kept.testing.server import Fault, Seen, chat
 from kept.testing.server.script import guess
 
@@ -119,14 +119,14 @@ class FaultyBooks:
 def charges(folder: Path) -> list[Usage]:
     """What a run has booked, reply by reply."""
     path, pack = folder / "rollouts.jsonl", Pack(folder, writable=False)
-    rows = (row for row in rollout_lines(path) if isinstance(row, wire.CallLine))
+    rows = (row for row in rollout_lines(path) if isinstance(row, codec.CallLine))
     return [usage_in(pack, row, path) for row in rows]
 
 
 def check_books(books: FaultyBooks, folder: Path) -> State:
     """Compare the books of a run with those of the endpoint."""
     run = Run(folder)
-    booked = spend_of(folder, run.state).usd
+    booked = journalled_spend(folder, run.state).usd
     rows = [used for used in charges(folder) if used.calls]
     assert abs(booked - sum(used.usd for used in rows)) < 1e-6
     assert booked >= books.total - 1e-6

@@ -14,31 +14,29 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from kept.adapters.authors import text_in
+from kept.adapters.reflection import text_in
+from kept.core.artifact import uncommented
 from kept.core.parsing import compile_pattern, parse_json, parse_json_at, parse_toml
-from kept.core.protect import uncommented
 from kept.core.text import sections, words_of
 from kept.errors import KeptError
-from kept.evaluators.environments.replying import answer_in
-from kept.evaluators.metrics.path import NoValue, value_at
-from kept.evaluators.runners.chat import is_chat
-from kept.evaluators.scorers.assertions.assertion import Assertion
+from kept.evaluators.environments.chat_student import answer_in
+from kept.evaluators.metrics.deterministic import NoValue, value_at
+from kept.evaluators.runners.model import is_chat
 from kept.evaluators.scorers.assertions.deterministic import compared
-from kept.evaluators.scorers.checks import Matches, Parses
-from kept.evaluators.scorers.printed import printed_objects
-from kept.evaluators.templates.fault import TemplateFault
-from kept.evaluators.templates.nunjucks import names_of, render
+from kept.evaluators.scorers.assertions.spec import Assertion
+from kept.evaluators.scorers.command import printed_objects
+from kept.evaluators.scorers.rules import Matches, Parses
+from kept.evaluators.templates.filters import TemplateFault
+from kept.evaluators.templates.render import names_of, render
 from kept.evaluators.tools.arithmetic import NoNumber, worked_out
-from kept.evaluators.tools.reading import kind_of, parse_document
-from kept.evaluators.tools.unreadable import Unreadable
+from kept.evaluators.tools.documents import Unreadable, kind_of, parse_document
 from kept.models.structured_output import Unfit, fit
 from kept.orchestrator.checks.chain import Pure, chain
-from kept.proposers.texts import body_of
-from kept.proposers.units import units
-from kept.recipes.importers.rows import read_rows
-from kept.sandbox.coding_agents.lines import events_of
+from kept.proposers.text_units import body_of, units
+from kept.recipes.importers.cases import read_rows
+from kept.sandbox.coding_agents.result import events_of
 from kept.sandbox.json_schema import first_error
-from kept.spec.locate.locate import read_value, with_texts
+from kept.spec.locate.tree import read_value, with_texts
 from kept.spec.source import source_of
 from kept.spec.yaml import YamlFault, read_yaml
 from tests.orchestrator.submissions import scored, submission

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Usage
 from kept.testing.server import ModelServer, Seen
 

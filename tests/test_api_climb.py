@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 
 import kept
-from kept.core.schedules.schedule import STUCK
+from kept.core.schedules.round_robin import STUCK
 
 
 def _length(candidate: kept.Candidate, case: int) -> float:

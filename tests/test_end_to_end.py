@@ -14,9 +14,8 @@ from kept.core.artifact import Candidate
 from kept.core.budget import Budget
 from kept.core.case import Case
 from kept.core.ports import Gate
-from kept.gates.selection import Selection
+from kept.gates.seed_rules import Selection, Strict
 from kept.gates.sigma import Sigma
-from kept.gates.strict import Strict
 from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run

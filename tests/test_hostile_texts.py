@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.evaluators.tools.reading import read_document
-from kept.evaluators.tools.unreadable import Unreadable
+from kept.evaluators.tools.documents import Unreadable, read_document
 from tests.evaluators.tools.documents.test_documents import a_document, a_pdf, a_workbook, slides
 
 ROOT = Path(__file__).parents[1]

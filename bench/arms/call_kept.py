@@ -7,11 +7,11 @@ import asyncio
 
 from bench.arms.calling import SYSTEM, keep_calling
 from bench.reading import Order, Reading, read_order, tell
-from kept.core.model import Message, ModelReply, ModelRequest
-from kept.engine.scope import JournalScope
+from kept.core.llm import Message, ModelReply, ModelRequest
+from kept.engine.replay import JournalScope
 from kept.models.ask import ask
 from kept.models.client import HttpModel
-from kept.models.config import ModelConfig, Price
+from kept.models.providers import ModelConfig, Price
 from kept.testing import MemoryJournal
 
 PROVIDERS = {"anthropic": "anthropic"}

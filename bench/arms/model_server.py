@@ -5,7 +5,7 @@ Prints where it is, and goes on until its input ends.
 
 import sys
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Usage
 from kept.testing.server import ModelServer
 

@@ -23,17 +23,16 @@ from bench.descent.world import (
 )
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.grow import Log
+from kept.core.containers import Log
 from kept.core.plan import Plan
 from kept.core.ports import Proposer, Scope
 from kept.core.proposal import Brief, ProposerReply, Turn
 from kept.core.schedules.coordinate import cycle_of, phase_of
-from kept.evaluators.scorers.loss import WeightedLoss
-from kept.evaluators.scorers.recorded import RecordedScorer
+from kept.evaluators.scorers.composite import RecordedScorer, WeightedLoss
 from kept.proposers.critique import Critique
-from kept.proposers.numeric.numeric import Numeric
-from kept.recipes.agent_config.coordinate import compile_coordinate
-from kept.spec.locate.locate import read_value
+from kept.proposers.numeric.search import Numeric
+from kept.recipes.agent_config.tune import compile_coordinate
+from kept.spec.locate.tree import read_value
 from kept.testing import MemoryJournal, ScriptedEvaluator, ScriptedModel, sit
 
 METRIC = "equality"

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import NamedTuple
 
-from kept.core.model import ModelRequest
+from kept.core.llm import ModelRequest
 
 SEEDS = 20
 TOLERANCE = 0.15

@@ -14,10 +14,8 @@ from bench.gates.ground import Split
 from bench.gates.rules import Always, Minibatch, OneStandardError
 from kept.core.ports import Gate
 from kept.core.rollout import Purpose
-from kept.gates.follow import Follow
-from kept.gates.selection import Selection
+from kept.gates.seed_rules import Follow, Selection, Strict
 from kept.gates.sigma import Sigma
-from kept.gates.strict import Strict
 
 SEALED = Split(15, 25, 10)
 """3:5:2, the default: train, holdout, and a test split that is read once, or not at all."""

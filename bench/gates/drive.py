@@ -13,17 +13,14 @@ from bench.gates.arms import Arm
 from bench.gates.ground import Candidate, Ground
 from bench.gates.tallies import OBJECTIVE, Drawn, evaluation, places
 from kept.core.alpha import Ledger
-from kept.core.answers import Answers
-from kept.core.asked import Asked, note_asked
-from kept.core.pool import NearMiss, Pool, raced, ripe
 from kept.core.ports import Gate
-from kept.core.proposal import Ask
+from kept.core.proposal import Ask, Asked, NearMiss, Pool, note_asked, raced, ripe
 from kept.core.rollout import Pair, Purpose
-from kept.core.schedules.schedule import repeats_alike
-from kept.core.score import Evaluation
+from kept.core.schedules.round_robin import repeats_alike
+from kept.core.score import Answers, Evaluation
 from kept.core.verdict import Side, Verdict, View
 from kept.errors import RunError
-from kept.gates.common import passes
+from kept.gates._common import passes
 from kept.recipes.race_choice import LAST_PART, LAST_RACE
 
 MOST = 20_000

@@ -16,7 +16,7 @@ from kept.core.proposal import Ask
 from kept.core.rollout import Pair
 from kept.core.score import Evaluation
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for, not_comparable
+from kept.gates._common import asks_for, not_comparable
 
 Flags = NDArray[np.bool_]
 

@@ -18,11 +18,10 @@ import numpy as np
 
 from bench.gates.chance import Counters
 from bench.gates.ground import FAILED, MISSING, Candidate, Ground, Outcomes
-from kept.core.answers import Answers
+from kept.core.containers import make
 from kept.core.objective import Objective
-from kept.core.quick import make
 from kept.core.rollout import Pair, Purpose
-from kept.core.score import Evaluation, Tally
+from kept.core.score import Answers, Evaluation, Tally
 
 OBJECTIVE = Objective("score", "maximize", bounds=(0.0, 1.0))
 

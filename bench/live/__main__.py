@@ -22,9 +22,8 @@ from bench.peer import gepa_python
 from bench.report import RESULTS, show
 from kept.errors import LockedError, SetupError
 from kept.models.client import HttpModel, make
-from kept.models.config import ModelConfig, Price
 from kept.models.prices import MILLION, Rates
-from kept.models.providers import PROVIDERS, config_of, missing
+from kept.models.providers import PROVIDERS, ModelConfig, Price, config_of, missing
 
 ROLLOUTS, CASES, FRESH, MAX_TOKENS = 500, 60, 100, 4096
 

@@ -13,7 +13,7 @@ from bench.live.ledger import Ledger
 from bench.live.meter import Metered, served
 from bench.live.order import End, Order
 from bench.live.sets import SEEDS, Question, Sample
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.ports import Model
 from kept.settings import child_environment
 

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import msgspec
 
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.rollout import Failure
 from kept.store.lock import Lock
 

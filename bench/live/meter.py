@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 
 from bench.live.ledger import Call, Ledger, Numbers, OutOfMoney
 from bench.live.order import SPENT
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import Failure
-from kept.models.local.local_server import HOST, start_server
-from kept.models.pricing import worst_usd
+from kept.models.local.model import HOST, start_server
+from kept.models.prices import worst_usd
 
 
 class Metered:

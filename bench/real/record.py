@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from bench.real.bank import CASES, DRAWS, FILE, LETTERS, TEMPERATURE, cases, lines, prompts
-from kept.models.local.local_engine import Engine, engine_of
+from kept.models.local.model import Engine, engine_of
 from kept.models.weights import known, pull
 from kept.settings import processors
 from kept.ui.demo import REVIEWS

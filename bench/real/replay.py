@@ -25,7 +25,7 @@ from kept.core.ports import Gate, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.gates.final import Final
 from kept.gates.race import PRESETS
-from kept.gates.selection import Selection
+from kept.gates.seed_rules import Selection
 from kept.gates.sigma import Sigma
 from kept.proposers.variants import Variant, Variants
 from kept.recipes.race_choice import with_race

@@ -9,7 +9,7 @@ import json
 import sys
 import time
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Usage
 from kept.testing.server import ModelServer, Seen
 

@@ -17,7 +17,7 @@ from bench.report import RESULTS, Goal, Report, Table, goals_table, show
 from bench.train import original
 from bench.train.schedule import busy
 from bench.train.shape import AT_ONCE, BATCH, SECONDS, ideal, write_cases
-from kept.core.words import count
+from kept.core.text import count
 
 SIZES, QUICK = (400, 200, 1400), (80, 40, 40)
 ARMS = (("selection", 1), ("selection", 2), ("race", 1), ("race", 2))

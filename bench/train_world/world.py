@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case, Cases
-from kept.core.model import ModelRequest
+from kept.core.llm import ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Finding, Score
-from kept.evaluators.environments.opened import About, Opened
-from kept.models.config import ModelConfig
+from kept.evaluators.environments.base import About, Opened
+from kept.models.providers import ModelConfig
 from kept.models.scripted import ScriptedModel
 from kept.recipes.skill.compile import Asked, plan_of
 from kept.recipes.skill.read import read_skill

@@ -9,24 +9,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kept._version import __version__
     from kept.api import Compared, Result, compare, optimize
-    from kept.core.artifact import Artifact, Candidate, Rules
+    from kept.core.artifact import Artifact, Candidate, Heading, Region, Rules
     from kept.core.budget import Budget, Spend, StopReason
     from kept.core.case import Case, Cases, split_cases
-    from kept.core.copying import copy_guard
     from kept.core.edit import Append, Delete, InsertAfter, Replace, SetValue, Write
-    from kept.core.guard import EmptyGuard, LengthGuard, SectionsGuard, StuffingGuard
+    from kept.core.guards import EmptyGuard, LengthGuard, SectionsGuard, StuffingGuard, copy_guard
     from kept.core.objective import Constraint, Objective, TieBreaker
     from kept.core.ports import Gate, Guard, Proposer, Runner, Scope, Scorer, Sink
     from kept.core.proposal import Ask, Brief, Note, Proposal, Skip
-    from kept.core.protect import Heading, Region
     from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
     from kept.core.score import Evaluation, Finding, Score
     from kept.core.verdict import Verdict
     from kept.errors import JournalError, KeptError, RunError, SetupError, SpecError
-    from kept.gates.follow import Follow
-    from kept.gates.selection import Selection
+    from kept.gates.seed_rules import Follow, Selection, Strict
     from kept.gates.sigma import Sigma
-    from kept.gates.strict import Strict
     from kept.recipes.function.proposers import edit, reflect, rewrite, simplify
     from kept.run import read_run
     from kept.store.reader import Run
@@ -42,6 +38,8 @@ _HOMES = {
     "core.artifact": (
         "Artifact",
         "Candidate",
+        "Heading",
+        "Region",
         "Rules",
     ),
     "core.budget": (
@@ -54,7 +52,6 @@ _HOMES = {
         "Cases",
         "split_cases",
     ),
-    "core.copying": ("copy_guard",),
     "core.edit": (
         "Append",
         "Delete",
@@ -63,11 +60,12 @@ _HOMES = {
         "SetValue",
         "Write",
     ),
-    "core.guard": (
+    "core.guards": (
         "EmptyGuard",
         "LengthGuard",
         "SectionsGuard",
         "StuffingGuard",
+        "copy_guard",
     ),
     "core.objective": (
         "Constraint",
@@ -90,10 +88,6 @@ _HOMES = {
         "Proposal",
         "Skip",
     ),
-    "core.protect": (
-        "Heading",
-        "Region",
-    ),
     "core.rollout": (
         "Failure",
         "Job",
@@ -115,10 +109,12 @@ _HOMES = {
         "SetupError",
         "SpecError",
     ),
-    "gates.follow": ("Follow",),
-    "gates.selection": ("Selection",),
+    "gates.seed_rules": (
+        "Follow",
+        "Selection",
+        "Strict",
+    ),
     "gates.sigma": ("Sigma",),
-    "gates.strict": ("Strict",),
     "recipes.function.proposers": (
         "edit",
         "reflect",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kept.core.ports import Gate, Guard, Runner, Sink
     from kept.core.state import State
     from kept.recipes.function.compile import GateName, ProposerLike
-    from kept.recipes.scheduling import ScheduleName
+    from kept.recipes.gate_choice import ScheduleName
     from kept.results.compare import Comparison, Line
 
     ArtifactLike = str | Path | Mapping[str, str]
@@ -63,7 +63,7 @@ class Result:
         """What may be concluded, in a sentence, read from the folder of the run."""
         from kept.results.summary import summary
         from kept.store.reader import Run
-        from kept.ui.report.outlook import conclusion
+        from kept.ui.report.race import conclusion
 
         with Run(self.folder) as run:
             return conclusion(summary(run))
@@ -91,8 +91,8 @@ class Result:
         """Why no candidate was ever rolled out, most often; empty where one was."""
         from collections import Counter
 
+        from kept.core.text import one_line
         from kept.core.verdict import UNMEASURED
-        from kept.core.words import one_line
 
         verdicts = [step.verdict for step in self.state.closed]
         if not verdicts:
@@ -104,9 +104,9 @@ class Result:
 
     def _tried(self) -> str:
         """How much was tried; what a run puts together by itself no proposer proposed."""
-        from kept.core.pool import MERGE
-        from kept.core.schedules.schedule import OF_THE_RUN
-        from kept.core.words import count
+        from kept.core.proposal import MERGE
+        from kept.core.schedules.round_robin import OF_THE_RUN
+        from kept.core.text import count
 
         state = self.state
         tried = [step.turn.proposer for step in state.closed if not step.verdict.idle]
@@ -189,10 +189,10 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     from kept.core.objective import Objective
     from kept.core.plan import Plan
     from kept.errors import SetupError
-    from kept.gates.strict import Strict
+    from kept.gates.seed_rules import Strict
     from kept.recipes.function import compile as recipe
     from kept.recipes.function.validate import check_call
-    from kept.recipes.scheduling import schedule_of
+    from kept.recipes.gate_choice import schedule_of
     from kept.run import gate_of, may_keep
     from kept.run_sync import run_plan
     from kept.store.home import Home
@@ -324,9 +324,9 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     from kept.core.budget import Budget
     from kept.core.objective import Objective
     from kept.core.plan import COMPARE, Plan
-    from kept.core.schedules.schedule import RoundRobin
-    from kept.gates.strict import Strict
-    from kept.recipes.compare.comparing import Wanted, as_comparison, check_texts, doubts
+    from kept.core.schedules.round_robin import RoundRobin
+    from kept.gates.seed_rules import Strict
+    from kept.recipes.compare.compile import Wanted, as_comparison, check_texts, doubts
     from kept.recipes.function import compile as recipe
     from kept.recipes.function.validate import challengers_of, check_comparison
     from kept.run import is_comparison

@@ -12,20 +12,18 @@ from typing import Any, NamedTuple, cast
 from kept._version import __version__
 from kept.core.artifact import Candidate
 from kept.core.budget import Budget
-from kept.core.event import RunResumed, RunStarted
+from kept.core.event import RECORDS, RunResumed, RunStarted
 from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, SUITE, Plan
 from kept.core.ports import Clock, Sink
-from kept.core.stage import RECORDS
 from kept.core.state import State, advance
-from kept.engine.clock import SystemClock
 from kept.engine.loop import Loop
+from kept.engine.stop import SystemClock
 from kept.errors import JournalError, SetupError
 from kept.settings import program
-from kept.store.best import BestFolder
-from kept.store.damage import never_began
+from kept.store.candidate_files import BestFolder
 from kept.store.home import Home
 from kept.store.journal import RunJournal
-from kept.store.lines import read_events
+from kept.store.jsonl import never_began, read_events
 from kept.store.reader import HOME, Past, Run, fold_run
 
 ARTIFACTS = "artifacts"

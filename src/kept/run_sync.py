@@ -15,19 +15,17 @@ from kept.core.objective import unusable
 from kept.core.plan import WHY_NOT_RACE, Plan
 from kept.core.ports import Proposer, Sink
 from kept.core.proposal import ClosedStep
-from kept.core.schedules.schedule import OF_THE_RUN
+from kept.core.schedules.round_robin import OF_THE_RUN
 from kept.core.state import State
+from kept.core.text import count, one_line
 from kept.core.verdict import IDLE, UNMEASURED, Verdict
-from kept.core.words import count, one_line
-from kept.engine.silence import NOTHING_ANSWERS
-from kept.engine.stopping import no_bounds
+from kept.engine.stop import NOTHING_ANSWERS, no_bounds
 from kept.errors import RunError
-from kept.gates.strict import Strict
+from kept.gates.seed_rules import Strict
 from kept.run import Ended, Watch, resume, start
 from kept.store.home import Home
-from kept.store.reader import Run
-from kept.store.spent import spend_of
-from kept.store.unmeasured import unmeasured, unmeasured_words
+from kept.store.overview import journalled_spend
+from kept.store.reader import Run, unmeasured, unmeasured_words
 
 TOO_STALE = 4
 """A run is warned of if one in so many steps came too late."""
@@ -56,7 +54,7 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
         claim=_claimed(claim_of(state)),
         stopped=stopped,
         state=state,
-        spend=spend_of(folder, state),
+        spend=journalled_spend(folder, state),
         warnings=warnings,
         measured=measured_on(state),
     )
@@ -109,7 +107,7 @@ def _advice(proposer: Proposer) -> str:
     """What helps where the same is proposed again, by who proposes."""
     # at use: it comes with clients of models
     from kept.proposers.function import FunctionProposer
-    from kept.proposers.model import ModelProposer
+    from kept.proposers.llm import ModelProposer
 
     if isinstance(proposer, ModelProposer):
         return "show the model more train cases (`cases=`), or take another model or fewer steps"
@@ -138,7 +136,7 @@ def run_comparison(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, 
         told = comparison_of(state, {row.step: row.reason for row in run.steps})
         warnings = tuple(unmeasured_words(unmeasured(run, state)))
     assert told is not None, "the plan is a comparison"
-    spend = spend_of(folder, state)
+    spend = journalled_spend(folder, state)
     return Compared(folder.name, folder, told, stopped, spend, warnings)
 
 

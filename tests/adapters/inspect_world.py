@@ -11,7 +11,7 @@ from collections import Counter
 from importlib import import_module
 from typing import Any
 
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.testing.server import Seen
 
 SEED = "You work at a help desk. Look the order up, then answer with its status."

@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Usage
 from kept.testing.server import ModelServer, Seen
 

@@ -166,7 +166,7 @@ def test_a_call_without_a_seed_is_refused(tmp_path: Path):
 
 
 def test_every_part_of_gepas_config_is_either_meant_or_refused_by_name():
-    from kept.adapters.gepa.config import terms_of
+    from kept.adapters.gepa.arguments import terms_of
 
     # as it always is, it says which model to ask and how many workers there are
     assert set(terms_of(oa.GEPAConfig(), {})) == {"reflection_lm", "workers"}

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from kept.adapters.authors import CallableModel, ModelAuthor, Work, Written, text_in
-from kept.adapters.records import Record
+from kept.adapters.reflection import CallableModel, ModelAuthor, Record, Work, Written, text_in
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import Case
+from kept.core.containers import Log
 from kept.core.edit import Write
-from kept.core.grow import Log
 from kept.core.objective import Objective
 from kept.core.proposal import Brief, ClosedStep, Proposal, Turn
 from kept.core.rollout import Failure
 from kept.core.verdict import Verdict
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.testing.journal import MemoryJournal
 
 GOLDEN = Path(__file__).parent / "golden" / "component.txt"

@@ -14,8 +14,8 @@ import pytest
 import kept
 from kept.adapters import dspy as kept_dspy
 from kept.adapters.dspy.api import LanguageModel
-from kept.adapters.dspy.trouble import trouble_of
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.adapters.dspy.program import trouble_of
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.score import Outcome
 from tests.adapters.dspy_world import IDEAS, RULE, Engine, examples, lm, metric
 
@@ -211,12 +211,11 @@ def test_a_cached_model_is_asked_anew_for_every_draw(dspy: Any, tmp_path: Path):
 
 
 def test_demos_that_are_no_json_are_the_candidates_failure(dspy: Any, tmp_path: Path):
-    from kept.adapters.dspy.program import Program
-    from kept.adapters.dspy.runner import ModuleRunner
+    from kept.adapters.dspy.program import ModuleRunner, Program
     from kept.core.artifact import Candidate
     from kept.core.case import Case
     from kept.core.rollout import Job
-    from kept.engine.scope import JournalScope
+    from kept.engine.replay import JournalScope
     from kept.testing.journal import MemoryJournal
 
     program = Program(dspy.Predict("question -> answer"), demos=True)

@@ -10,7 +10,7 @@ import pytest
 
 import kept
 from kept.adapters import gepa
-from kept.adapters.gepa.terms import REFUSED, TaskTerms
+from kept.adapters.gepa.arguments import REFUSED, TaskTerms
 from kept.core.score import Outcome
 from tests.adapters.gepa_world import (
     IDEAS,

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from kept.adapters.identity import source_of_model
+from kept.adapters.arguments import source_of_model
 
 
 def small(prompt: str) -> str:

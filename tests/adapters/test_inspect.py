@@ -295,7 +295,7 @@ def test_nobody_who_writes_is_told(tmp_path: Path):
 
 
 def test_every_argument_of_inspects_is_either_meant_or_refused(inspect_ai: Any):
-    from kept.adapters.inspect.terms import REFUSED, known_terms
+    from kept.adapters.inspect.api import REFUSED, known_terms
 
     theirs = set(inspect.signature(inspect_ai.eval).parameters) - {"kwargs"}
     theirs |= set(import_module("inspect_ai.model").GenerateConfigArgs.__annotations__)

@@ -11,8 +11,7 @@ import pytest
 
 import kept
 from kept.adapters import inspect as kept_inspect
-from kept.models.local.local import LocalModel
-from kept.models.local.local_server import start_server
+from kept.models.local.model import LocalModel, start_server
 
 pytestmark = [
     pytest.mark.model,

@@ -11,20 +11,17 @@ from typing import Any
 
 import pytest
 
-from kept.adapters.inspect import running as running_module
-from kept.adapters.inspect.making import Factory
-from kept.adapters.inspect.reading import Reader
-from kept.adapters.inspect.runner import TaskRunner
-from kept.adapters.inspect.running import Running
-from kept.adapters.inspect.samples import Choice, Samples
-from kept.adapters.inspect.scoring import metrics_of, number_in
-from kept.adapters.inspect.terms import options_of
+from kept.adapters.inspect import evaluation as running_module
+from kept.adapters.inspect.api import options_of
+from kept.adapters.inspect.evaluation import Running
+from kept.adapters.inspect.results import Reader, TaskRunner, metrics_of, number_in
+from kept.adapters.inspect.tasks import Choice, Factory, Samples
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Runner
 from kept.core.rollout import Failure, Job, Purpose, Rollout
 from kept.core.score import Score
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import SetupError
 from kept.testing import RunnerSuite
 from kept.testing.journal import MemoryJournal

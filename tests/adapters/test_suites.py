@@ -6,15 +6,14 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from kept.adapters.authors import CallableModel, FunctionAuthor, ModelAuthor
 from kept.adapters.gepa.runner import AdapterRunner
-from kept.adapters.reflecting import Reflecting
+from kept.adapters.reflection import CallableModel, FunctionAuthor, ModelAuthor, Reflecting
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Proposer, Runner
 from kept.core.rollout import Failure, Job, Pair, Rollout
 from kept.core.score import Outcome
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.testing import ProposerSuite, RunnerSuite
 from kept.testing.journal import MemoryJournal
 from tests.adapters.gepa_world import AtOnce

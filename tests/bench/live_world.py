@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.testing.server import Seen
 
 FORM = "Think in steps."

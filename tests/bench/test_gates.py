@@ -26,7 +26,7 @@ from kept.core.rollout import Failure, Pair
 from kept.core.score import Outcome, summarize
 from kept.core.verdict import Verdict, View
 from kept.errors import RunError
-from kept.gates.common import passes
+from kept.gates._common import passes
 from tests.bench.test_bench_smoke import run_bench
 
 SPLIT = Split(15, 25, 10)
@@ -310,9 +310,8 @@ def test_targets_are_met_or_not_by_the_cells():
 
 
 def test_race_has_arms_as_soon_as_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    text = (
-        "from kept.gates.strict import Strict\nPRESETS = {'fast': Strict(), 'balanced': Strict()}"
-    )
+    text = "from kept.gates.seed_rules import Strict\n"
+    text += "PRESETS = {'fast': Strict(), 'balanced': Strict()}"
     (tmp_path / "raced.py").write_text(text)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert [arm.name for arm in race_arms("raced")] == ["race fast", "race"]

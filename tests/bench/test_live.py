@@ -22,10 +22,10 @@ from bench.live.ledger import Call, Ledger, OutOfMoney
 from bench.live.page import EMPTY, empty_page, report
 from bench.live.sets import SEEDS, BadData, read_sample
 from bench.report import RESULTS
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Usage
 from kept.models.client import make
-from kept.models.config import ModelConfig, Price
+from kept.models.providers import ModelConfig, Price
 from kept.settings import child_environment
 from kept.testing.server import Fault, ModelServer
 from tests.bench.live_world import answer, write_data

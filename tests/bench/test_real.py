@@ -61,7 +61,7 @@ def test_a_prompt_is_recorded_as_the_runner_would_send_it():
     pytest.importorskip("xllamacpp")
     from kept.core.artifact import Candidate
     from kept.core.case import Case
-    from kept.core.model import ModelRequest
+    from kept.core.llm import ModelRequest
     from kept.evaluators.runners.model import Form, request_for
 
     (case, *_) = cases()

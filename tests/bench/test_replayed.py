@@ -9,7 +9,7 @@ from bench.quality.arms import gepa_replayed, kept_replayed
 from bench.quality.order import End, Order
 from bench.quality.replaying import TEMPLATE, Reflection, Replayed, replies, shown_in
 from bench.quality.tasks import BY_NAME, SEED, Trial
-from kept.adapters import authors
+from kept.adapters import reflection as authors
 
 
 def text_in(reply: str) -> str:

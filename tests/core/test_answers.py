@@ -4,8 +4,8 @@ from statistics import pstdev
 
 import pytest
 
-from kept.core.answers import NO_ANSWERS, Answers
 from kept.core.rollout import Pair
+from kept.core.score import NO_ANSWERS, Answers
 
 FOUND = Answers({Pair("b", 0): -1.0, Pair("a", 0): 0.0, Pair("b", 1): -0.5, Pair("b", 2): 0.0})
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from kept.core.budget import StopReason
-from kept.core.grow import Log
+from kept.core.containers import Log
 from kept.core.proposal import ClosedStep, Proposal, Skip, Turn
 from kept.core.schedules.coordinate import BASELINE, Coordinate, Phase, cycle_of, end_of, phase_of
-from kept.core.schedules.schedule import MEASURE
+from kept.core.schedules.round_robin import MEASURE
 from kept.core.score import Evaluation, Tally
 from kept.core.state import State
 from kept.core.verdict import Verdict, VerdictKind

@@ -8,7 +8,7 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case, Cases, implicit_cases, split_cases
-from kept.core.copying import CopyGuard, copy_guard
+from kept.core.guards import CopyGuard, copy_guard
 
 QUESTION = "Which of the two warehouses in Leeds shipped the broken kettle in March?"
 ANSWER = "The northern warehouse shipped it on the ninth of March by night courier."

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.core import differ
-from kept.core.differ import changes
+from kept.core import text as differ
+from kept.core.text import changes
 
 TEXTS = st.lists(st.sampled_from("abcdef"), max_size=12)
 

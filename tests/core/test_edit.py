@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.artifact import Artifact, Candidate, Region, Rules
 from kept.core.edit import (
     Append,
     Applied,
@@ -23,7 +23,6 @@ from kept.core.edit import (
     invert,
     partly_applied,
 )
-from kept.core.protect import Region
 
 TEXT = "one\ntwo\nthree\n"
 KEEP = Region("<keep>", "</keep>")

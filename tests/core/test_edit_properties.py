@@ -5,7 +5,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.artifact import Artifact, Candidate, Region, Rules
 from kept.core.edit import (
     Append,
     Delete,
@@ -17,7 +17,6 @@ from kept.core.edit import (
     apply_edits,
     invert,
 )
-from kept.core.protect import Region
 
 PLAIN = settings(deadline=None, derandomize=True, max_examples=150)
 

@@ -19,7 +19,7 @@ from kept.core.schedules.epochs import (
 )
 from kept.core.state import State, advance
 from kept.core.verdict import Verdict, VerdictCode
-from kept.testing.suites.schedule import ScheduleSuite, take
+from kept.testing.suites.sink_schedule import ScheduleSuite, take
 
 OUTAGE = ProposerFailed(Failure("server", "infrastructure", "away"))
 IDS = [f"c{n}" for n in range(10)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kept.core.exchange import exchanges_of
+from kept.core.llm import exchanges_of
 from kept.core.rollout import TraceItem
 
 

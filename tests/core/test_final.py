@@ -1,8 +1,7 @@
 """Who is in a final, and what the pool is after it."""
 
-from kept.core.final import AHEAD, ENTERED, finalists, settled
-from kept.core.pool import NearMiss
-from kept.core.proposal import ClosedStep, Turn
+from kept.core.near_misses import AHEAD, ENTERED, finalists, settled
+from kept.core.proposal import ClosedStep, NearMiss, Turn
 from kept.core.verdict import Verdict, VerdictCode
 
 

@@ -14,11 +14,9 @@ from kept.core.ports import Gate
 from kept.core.proposal import Note, Proposal
 from kept.core.rollout import Job
 from kept.core.state import State, advance, fold
-from kept.gates.follow import Follow
-from kept.gates.selection import Selection
+from kept.gates.seed_rules import Follow, Selection, Strict
 from kept.gates.sigma import Sigma
-from kept.gates.strict import Strict
-from kept.store import wire
+from kept.store import codec
 from kept.store.reader import fold_run
 from kept.testing import (
     Faults,
@@ -148,10 +146,10 @@ def check_order(ran: Ran) -> None:
 def check_lines(ran: Ran) -> None:
     journal, *_ = ran
     for event in journal.events:
-        assert wire.decode_event(wire.encode(event)) == event
+        assert codec.decode_event(codec.encode(event)) == event
     for step, job, outcome in journal.rollouts:
-        line = wire.decode_line(wire.encode_rollouts([(step, job, outcome)]))
-        assert isinstance(line, wire.RolloutLine)
+        line = codec.decode_line(codec.encode_rollouts([(step, job, outcome)]))
+        assert isinstance(line, codec.RolloutLine)
         assert (line.step, *line.entry()) == (step, job, outcome)
 
 

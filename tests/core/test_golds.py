@@ -1,5 +1,5 @@
 from kept.core.artifact import Candidate
-from kept.core.golds import gold_guard
+from kept.core.guards import gold_guard
 
 SEED = Candidate({"SKILL.md": "Answer in one word.\n"})
 

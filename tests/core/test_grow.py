@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept.core.grow import Log, Seen
+from kept.core.containers import Log, Seen
 
 PLAIN = settings(deadline=None, derandomize=True, max_examples=150)
 

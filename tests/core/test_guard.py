@@ -3,7 +3,7 @@
 import pytest
 
 from kept.core.artifact import Candidate
-from kept.core.guard import EmptyGuard, LengthGuard, SectionsGuard, StuffingGuard
+from kept.core.guards import EmptyGuard, LengthGuard, SectionsGuard, StuffingGuard
 from kept.core.ports import Guard
 
 SKILL = """# Summarise

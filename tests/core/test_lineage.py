@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.containers import Log
 from kept.core.edit import Append, Delete, Edit, InsertAfter, Replace, Write, apply_edits
-from kept.core.grow import Log
-from kept.core.lineage import edits_without, judged_whole, kept_since, line_of, on_top
-from kept.core.pool import MORE, NearMiss, joined
-from kept.core.proposal import ClosedStep, Proposal, Turn
+from kept.core.near_misses import edits_without, judged_whole, kept_since, line_of, on_top
+from kept.core.proposal import MORE, ClosedStep, NearMiss, Proposal, Turn, joined
 from kept.core.verdict import Verdict
 
 RULES = Rules({"a": Artifact("a"), "b": Artifact("b", max_chars=40)})

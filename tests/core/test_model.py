@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from kept.core.model import Message, ModelRequest, ToolOffer, asking
+from kept.core.llm import Message, ModelRequest, ToolOffer, asking
 
 WHOLE = ModelRequest(
     (Message("user", "before"),),

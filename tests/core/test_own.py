@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.core.own import copier
+from kept.core.containers import copier
 
 fixed = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 plain = st.recursive(

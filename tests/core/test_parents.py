@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from kept.core.grow import Log
-from kept.core.pool import NearMiss
-from kept.core.proposal import ClosedStep, Proposal, Turn
-from kept.core.schedules.parents import MOST, choose_parent
-from kept.core.schedules.schedule import Pooling, RoundRobin
+from kept.core.containers import Log
+from kept.core.proposal import ClosedStep, NearMiss, Proposal, Turn
+from kept.core.schedules.round_robin import MOST, Pooling, RoundRobin, choose_parent
 from kept.core.score import Evaluation, Tally
 from kept.core.state import State
 from kept.core.verdict import Verdict

@@ -1,6 +1,6 @@
 """Near misses: when they are raced as one, and what is left of them afterwards."""
 
-from kept.core.pool import NearMiss, raced, ripe, strongest
+from kept.core.proposal import NearMiss, raced, ripe, strongest
 
 POOL = (NearMiss(1, 0.1), NearMiss(2, 0.3), NearMiss(5, 0.2))
 

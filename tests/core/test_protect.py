@@ -2,9 +2,8 @@
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.artifact import Artifact, Candidate, Heading, Rules
 from kept.core.edit import Append, Delete, Edit, InsertAfter, Replace, Write, apply_edits
-from kept.core.protect import Heading
 
 TEXT = """# Skill
 

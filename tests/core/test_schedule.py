@@ -4,10 +4,10 @@ import pytest
 
 from kept.core.budget import Budget, StopReason
 from kept.core.proposal import Turn
-from kept.core.schedules.schedule import RoundRobin, budget_stop, repeats_alike
+from kept.core.schedules.round_robin import RoundRobin, budget_stop, repeats_alike
 from kept.core.score import Evaluation, Tally
 from kept.core.state import State
-from kept.testing.suites.schedule import ScheduleSuite, take
+from kept.testing.suites.sink_schedule import ScheduleSuite, take
 
 
 def begun() -> State:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.artifact import Artifact, Candidate, Rules, Value, render_value
 from kept.core.edit import SetValue, apply_edits
-from kept.core.values import Value, render_value
 
 
 def set_value(text: str, key: str, value: Value, path: str = "conf.yaml") -> tuple[str, str]:

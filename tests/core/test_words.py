@@ -3,9 +3,9 @@
 import pytest
 
 from kept.core.budget import Budget, Reservation, Spend, out_of_time, refusal
-from kept.core.schedules.schedule import budget_stop
+from kept.core.schedules.round_robin import budget_stop
 from kept.core.state import State
-from kept.core.words import are, count, dollars_at_most, p_words
+from kept.core.text import are, count, dollars_at_most, p_words
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from kept.core.event import Event
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import State
-from kept.store import wire
+from kept.store import codec
 from kept.store.home import Home
 
 FILES = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", "steps.idx")
@@ -56,13 +56,13 @@ def cut(folder: Path, sizes: tuple[int, ...], to: Path) -> Path:
     return to
 
 
-Rows = list[wire.Line]
+Rows = list[codec.Line]
 
 
 def rows(folder: Path) -> Rows:
     lines = (folder / "rollouts.jsonl").read_bytes().splitlines(keepends=True)
-    return [wire.decode_line(line) for line in lines if line.endswith(b"\n")]
+    return [codec.decode_line(line) for line in lines if line.endswith(b"\n")]
 
 
 def calls(rows: Rows) -> Counter[tuple[str, str]]:
-    return Counter((row.scope, row.key) for row in rows if isinstance(row, wire.CallLine))
+    return Counter((row.scope, row.key) for row in rows if isinstance(row, codec.CallLine))

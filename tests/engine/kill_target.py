@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import kept
-import kept.store.best as best
+import kept.store.candidate_files as best
 from kept.core.artifact import Candidate
 from tests.engine.worlds import draw
 

@@ -10,13 +10,11 @@ from kept.core.budget import Budget
 from kept.core.case import Case, Cases
 from kept.core.state import State
 from kept.gates.race import PRESETS
+from kept.recipes.gate_choice import ScheduleName, schedule_of
 from kept.recipes.race_choice import with_race
-from kept.recipes.scheduling import ScheduleName, schedule_of
-from kept.testing.evaluator import ScriptedEvaluator
+from kept.testing.fakes import Pool, ScriptedProposer
 from kept.testing.journal import MemoryJournal
-from kept.testing.pool import Pool
-from kept.testing.proposer import ScriptedProposer
-from kept.testing.sitting import sit, small_plan
+from kept.testing.run import ScriptedEvaluator, sit, small_plan
 
 SEEDS = 20
 KINDS = ("useless", "harmful", "good")

@@ -13,7 +13,7 @@ from kept.core.rollout import Failure, FailureKind, Job, Rollout
 from kept.core.score import Score
 from kept.core.state import State
 from kept.gates.race import Race
-from kept.gates.strict import Strict
+from kept.gates.seed_rules import Strict
 from kept.recipes.race_choice import with_race
 from kept.testing import MemoryJournal, ScriptedProposer, sit, small_cases, small_plan
 

@@ -15,24 +15,20 @@ from kept.core.plan import Plan
 from kept.core.ports import Gate, Schedule
 from kept.core.schedules.coordinate import Coordinate, Phase
 from kept.core.schedules.epochs import Epochs
-from kept.core.schedules.schedule import RoundRobin
+from kept.core.schedules.round_robin import RoundRobin
 from kept.core.state import State
 from kept.gates.final import Final
-from kept.gates.fixed import FixedRace
-from kept.gates.follow import Follow
+from kept.gates.fixed_cases import FixedRace
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
 from kept.gates.screen import Screen
-from kept.gates.selection import Selection
+from kept.gates.seed_rules import Follow, Selection, Strict
 from kept.gates.sigma import Sigma
 from kept.gates.simplify import Simplify
-from kept.gates.strict import Strict
-from kept.proposers.measured import MEASURED, SEED_ALONE
-from kept.proposers.variants import Variant, Variants
+from kept.proposers.variants import MEASURED, SEED_ALONE, Variant, Variants
 from kept.recipes.race_choice import with_race
 from kept.testing import MemoryJournal, Pool, ScriptedEvaluator, ScriptedProposer
-from kept.testing.evaluator import Faults
-from kept.testing.sitting import SEED, sit, small_plan
+from kept.testing.run import SEED, Faults, sit, small_plan
 
 PRICE = 0.01
 POOL = Pool()

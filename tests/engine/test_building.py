@@ -14,14 +14,12 @@ from kept.core.edit import Append
 from kept.core.plan import Plan
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply
-from kept.core.schedules.parents import WAITED
-from kept.core.schedules.schedule import Pooling
+from kept.core.schedules.round_robin import WAITED, Pooling
 from kept.core.state import State
 from kept.gates.race import PRESETS
 from kept.recipes.race_choice import with_race
-from kept.testing.evaluator import ScriptedEvaluator
 from kept.testing.journal import MemoryJournal
-from kept.testing.sitting import sit, small_plan
+from kept.testing.run import ScriptedEvaluator, sit, small_plan
 
 FIRST, SECOND = "name the units", "convert them"
 """The first alone helps a little; the second needs it, and alone does harm."""

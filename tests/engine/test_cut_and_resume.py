@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import pytest
 
-from kept.core.final import AHEAD
+from kept.core.near_misses import AHEAD
 from kept.core.plan import Plan
 from kept.core.state import State
-from kept.gates.ties import TIE
+from kept.gates._common import TIE
 from kept.run import Watch, resume, start
-from kept.store import wire
+from kept.store import codec
 from kept.store.home import Home
 from tests.engine.cutting import FILES, Home1, Moments, calls, cut, rows
 from tests.engine.worlds import (
@@ -79,7 +79,7 @@ def check_resume(
     part: Path, width: int, steps: int, seed: int, whole: State, make: Maker = make_plan
 ) -> None:
     before = rows(part)
-    done = {row.entry()[0] for row in before if isinstance(row, wire.RolloutLine)}
+    done = {row.entry()[0] for row in before if isinstance(row, codec.RolloutLine)}
     plan, runner, model = make(width, steps, seed)
     _, state = asyncio.run(resume(plan, part))
     assert state.settled() == whole.settled()

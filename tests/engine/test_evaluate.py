@@ -11,17 +11,17 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.budget import Budget, Spend
 from kept.core.case import Case
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.objective import TieBreaker
 from kept.core.plan import Plan
 from kept.core.ports import Scope
 from kept.core.proposal import Ask
 from kept.core.rollout import Failure, Job, Pair, Purpose, Rollout, Usage
 from kept.core.score import Outcome
-from kept.engine.attempt import BACKOFF
+from kept.engine.budget import OutOfBudget, Purse
 from kept.engine.evaluate import Evaluator
-from kept.engine.known import Known
-from kept.engine.purse import OutOfBudget, Purse
+from kept.engine.replay import Known
+from kept.engine.rollout import BACKOFF
 from kept.errors import RunError
 from kept.testing import FakeClock, MemoryJournal, ScriptedEvaluator, small_cases, small_plan
 

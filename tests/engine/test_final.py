@@ -9,9 +9,9 @@ import pytest
 
 import kept
 from kept.core.budget import Budget
-from kept.core.final import AHEAD
+from kept.core.near_misses import AHEAD
 from kept.core.plan import Plan
-from kept.core.schedules.schedule import Pooling
+from kept.core.schedules.round_robin import Pooling
 from kept.gates.final import Final
 from kept.gates.race import Race
 from kept.proposers.variants import Variant, Variants

@@ -8,8 +8,8 @@ import pytest
 
 import kept
 from kept.core.case import Case, Cases
-from kept.core.final import AHEAD
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
+from kept.core.near_misses import AHEAD
 from kept.core.plan import Plan
 from kept.core.rollout import Usage
 from kept.core.state import State

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kept.core.state import State
-from kept.store import wire
+from kept.store import codec
 from kept.store.reader import Run
 from tests import warm
 from tests.engine.counting_server import CountingServer
@@ -60,8 +60,8 @@ def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
 
 def written_jobs(folder: Path) -> set[str]:
     lines = (folder / "rollouts.jsonl").read_bytes().split(b"\n")[:-1]
-    rows = [wire.decode_line(line) for line in lines]
-    return {f"/{r.candidate}/{r.case}" for r in rows if isinstance(r, wire.RolloutLine)}
+    rows = [codec.decode_line(line) for line in lines]
+    return {f"/{r.candidate}/{r.case}" for r in rows if isinstance(r, codec.RolloutLine)}
 
 
 @pytest.fixture(scope="module")

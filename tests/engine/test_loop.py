@@ -9,21 +9,20 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.artifact import Artifact, Candidate, Region, Rules
 from kept.core.budget import Budget
 from kept.core.case import Case
 from kept.core.edit import Append, Edit, Replace, Write
 from kept.core.event import Event, Proposed, RunStopped, StepClosed, StepOpened
 from kept.core.plan import Plan
 from kept.core.proposal import Ask, Brief, Proposal
-from kept.core.protect import Region
 from kept.core.rollout import Failure, Job, Pair, Usage
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.core.verdict import Verdict, View
 from kept.engine.loop import Loop
 from kept.errors import RunError
-from kept.evaluators.scorers.recorded import RecordedScorer
+from kept.evaluators.scorers.composite import RecordedScorer
 from kept.proposers.function import FunctionProposer
 from kept.testing import (
     Faults,
@@ -36,7 +35,7 @@ from kept.testing import (
     sitting,
     small_plan,
 )
-from kept.ui.cli.progress import step_line
+from kept.ui.cli._progress import step_line
 
 POOL = Pool()
 SEED = "a seed\n"

@@ -11,7 +11,7 @@ from kept.core.budget import Budget
 from kept.core.plan import Plan
 from kept.core.rollout import Failure, Job
 from kept.core.state import State
-from kept.engine.silence import LONGEST
+from kept.engine.stop import LONGEST
 from kept.gates.race import Race
 from kept.proposers.variants import Variant, Variants
 from kept.recipes.race_choice import with_race
@@ -24,7 +24,7 @@ from kept.testing import (
     ScriptedProposer,
     small_cases,
 )
-from kept.testing.sitting import SEED, sit, small_plan
+from kept.testing.run import SEED, sit, small_plan
 from tests.engine.cutting import Home1, Moments, cut
 
 POOL = Pool()

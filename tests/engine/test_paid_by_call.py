@@ -10,14 +10,14 @@ import kept
 from kept.core.budget import EndMoney, Spend
 from kept.core.case import Case, Cases
 from kept.core.event import StepClosed
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.plan import Plan
 from kept.core.rollout import Usage
-from kept.core.schedules.schedule import CLAIM, PROVE, RoundRobin
+from kept.core.schedules.round_robin import CLAIM, PROVE, RoundRobin
 from kept.core.score import Score
-from kept.engine.purse import Purse
+from kept.engine.budget import Purse
 from kept.gates.race import Race
-from kept.gates.strict import Strict
+from kept.gates.seed_rules import Strict
 from kept.recipes.race_choice import with_race
 from kept.testing import MemoryJournal, sit, small_plan
 from tests.engine.test_racing import chance, names

@@ -9,7 +9,7 @@ import pytest
 from kept.core.budget import Budget, StopReason
 from kept.core.edit import Append
 from kept.core.event import Proposed, RunStopped, StepClosed, StepOpened
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Proposer, Scope
 from kept.core.proposal import (
@@ -27,7 +27,7 @@ from kept.core.rollout import Failure, Job, Pair, Purpose, Usage
 from kept.core.state import State
 from kept.errors import RunError
 from kept.proposers.function import FunctionProposer
-from kept.recipes.scheduling import schedule_of
+from kept.recipes.gate_choice import schedule_of
 from kept.testing import (
     MemoryJournal,
     Pool,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import kept
-from kept.core.schedules.schedule import CLAIM, PROVE
+from kept.core.schedules.round_robin import CLAIM, PROVE
 from tests.engine.test_racing import chance, names
 
 CASES = list(range(50))

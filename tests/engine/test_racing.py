@@ -12,7 +12,7 @@ import pytest
 import kept
 from kept.core.event import RunStarted, StepClosed
 from kept.core.plan import Plan
-from kept.core.schedules.schedule import CLAIM, PROVE
+from kept.core.schedules.round_robin import CLAIM, PROVE
 from kept.core.state import State, advance
 from kept.engine.loop import Loop
 from kept.gates.race import Race

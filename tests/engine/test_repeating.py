@@ -14,7 +14,7 @@ from kept.core.case import Case, implicit_cases
 from kept.core.ports import Scope
 from kept.core.rollout import Job
 from kept.gates.repeats import Repeats
-from kept.recipes.repeating import FEWEST
+from kept.recipes.gate_choice import MIN_REPEATS
 from kept.testing import MemoryJournal, ScriptedProposer, sit, small_plan
 
 
@@ -70,7 +70,9 @@ def test_a_gain_beyond_the_noise_is_kept_and_said_to_be_so(tmp_path: Path):
     assert "sign test" in kept_step.verdict.reason
 
 
-@pytest.mark.parametrize(("rollouts", "gate"), [(FEWEST, "repeats"), (FEWEST - 1, "strict")])
+@pytest.mark.parametrize(
+    ("rollouts", "gate"), [(MIN_REPEATS, "repeats"), (MIN_REPEATS - 1, "strict")]
+)
 def test_a_budget_that_cannot_pay_for_a_race_is_strict(rollouts: int, gate: str, tmp_path: Path):
     result = run(tmp_path, TEXTS, budget=kept.Budget(max_rollouts=rollouts))
     assert result.state.fact("gate") == gate
@@ -84,7 +86,7 @@ def test_it_can_be_named_where_there_are_no_cases(tmp_path: Path):
     with pytest.raises(kept.SetupError, match="the gate `repeats` is for a run without cases"):
         run(tmp_path, TEXTS, gate="repeats", cases=range(40))
     with pytest.raises(kept.SetupError, match="29 rollouts are too few"):
-        run(tmp_path, TEXTS, gate="repeats", budget=kept.Budget(max_rollouts=FEWEST - 1))
+        run(tmp_path, TEXTS, gate="repeats", budget=kept.Budget(max_rollouts=MIN_REPEATS - 1))
 
 
 def test_a_resume_with_another_gate_is_refused(tmp_path: Path):

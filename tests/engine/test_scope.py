@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolCall, ToolOffer
-from kept.engine.scope import JournalScope, older_key, request_key
+from kept.core.llm import Image, Message, ModelReply, ModelRequest, ToolCall, ToolOffer
+from kept.engine.replay import JournalScope, older_key, request_key
 from kept.errors import RunError
 from kept.testing import MemoryJournal
 

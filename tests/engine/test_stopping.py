@@ -11,7 +11,7 @@ from kept.core.objective import Objective
 from kept.core.rollout import Failure, Pair
 from kept.core.score import Outcome, summarize
 from kept.core.state import fold
-from kept.engine.stopping import true_end
+from kept.engine.stop import true_end
 
 CASES = [f"case {n}" for n in range(20)]
 

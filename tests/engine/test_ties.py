@@ -17,17 +17,17 @@ from kept.core.plan import Plan
 from kept.core.ports import Gate, Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply
 from kept.core.rollout import Failure, Job, Rollout, Usage
-from kept.core.schedules.schedule import RoundRobin
+from kept.core.schedules.round_robin import RoundRobin
 from kept.core.state import State
-from kept.evaluators.scorers.recorded import RecordedScorer
+from kept.evaluators.scorers.composite import RecordedScorer
 from kept.gates.race import Race
-from kept.gates.strict import Strict
+from kept.gates.seed_rules import Strict
 from kept.recipes.race_choice import with_race
 from kept.results.summary import summary
 from kept.run import start
 from kept.store.home import Home
-from kept.testing.gates import AcceptAll, RejectAll
-from kept.ui.report.caveats import caveats
+from kept.testing.fakes import AcceptAll, RejectAll
+from kept.ui.report.markdown import caveats
 from tests.engine.worlds import draw
 
 WORDS = ("short", "wrong", "idle", "long", "idle", "short", "wrong", "idle")

@@ -11,12 +11,11 @@ import pytest
 import kept
 from kept.core.budget import Spend
 from kept.core.event import StepClosed
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Usage
-from kept.engine.purse import OutOfBudget, Purse
-from kept.engine.scope import JournalScope
-from kept.engine.till import Till
+from kept.engine.budget import OutOfBudget, Purse, Till
+from kept.engine.replay import JournalScope
 from kept.testing import MemoryJournal, sit, small_plan
 from tests.engine.worlds import make_plan
 

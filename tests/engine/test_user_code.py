@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from kept import RunError
-from kept.engine.threads import HANGING, Threads
+from kept.engine.user_code import HANGING, Threads
 
 
 def test_calls_that_hang_are_bounded():

@@ -10,7 +10,7 @@ from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Case, Cases, implicit_cases
 from kept.core.edit import Append, Replace, Write
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.objective import Objective, TieBreaker
 from kept.core.plan import Plan
 from kept.core.ports import Scope
@@ -18,16 +18,15 @@ from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
 from kept.core.schedules.bandit import Bandit
 from kept.core.schedules.coordinate import Coordinate, Phase
-from kept.core.schedules.schedule import Pooling, RoundRobin, Turns
-from kept.evaluators.scorers.recorded import RecordedScorer
+from kept.core.schedules.round_robin import Pooling, RoundRobin, Turns
+from kept.evaluators.scorers.composite import RecordedScorer
 from kept.gates.compare import Compare
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
+from kept.gates.seed_rules import Strict
 from kept.gates.sigma import Sigma
 from kept.gates.simplify import Simplify
-from kept.gates.strict import Strict
-from kept.proposers.measured import SEED_ALONE
-from kept.proposers.variants import Variant, Variants
+from kept.proposers.variants import SEED_ALONE, Variant, Variants
 from kept.recipes.race_choice import with_race
 
 CASES = Cases(

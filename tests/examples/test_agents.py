@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.store.reader import Run
 from kept.testing.server import ModelServer, Seen
 from kept.ui.report.eval_results import Sweep, sweep_of

@@ -10,7 +10,7 @@ import pytest
 
 from kept.core.objective import Constraint, TieBreaker
 from kept.errors import SpecError
-from kept.proposers.model import ModelProposer
+from kept.proposers.llm import ModelProposer
 from kept.recipes.task.compile import compile_task
 from kept.run import start
 from kept.store.home import Home

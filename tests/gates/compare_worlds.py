@@ -7,7 +7,7 @@ from functools import cache
 from kept.core.objective import Objective
 from kept.core.rollout import Pair
 from kept.core.score import Outcome
-from kept.testing.dialogue import CHALLENGER, Draw, Matter
+from kept.testing.fakes import CHALLENGER, Draw, Matter
 
 Chances = Callable[[random.Random], tuple[float, float]]
 """For one case, the chances of the seed and of the challenger to pass."""

@@ -8,7 +8,7 @@ from kept.core.ports import Gate
 from kept.core.rollout import Failure, Purpose
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
+from kept.testing.fakes import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 
 Cell = float | Mapping[str, float] | None | Failure
 """A score, several measures, nothing because of an outage, or a failure."""

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.gates.case_level import Interval, interval, risk_of
-from kept.gates.claiming import interval_figures
+from kept.gates._common import interval_figures
+from kept.gates._statistics import Interval, interval, risk_of
 
 CHANCES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9, 0.95, 0.98, 1.0)
 

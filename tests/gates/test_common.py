@@ -3,11 +3,9 @@
 import pytest
 
 from kept.core.ports import Gate
-from kept.gates.follow import Follow
-from kept.gates.selection import Selection
+from kept.gates.seed_rules import Follow, Selection, Strict
 from kept.gates.sigma import Sigma
-from kept.gates.strict import Strict
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, hear
+from kept.testing.fakes import CHALLENGER, INCUMBENT, hear
 from tests.gates.tables import CRASH, Cell, Table, judged
 
 OLD: list[Cell] = [0.25] * 10

@@ -10,10 +10,9 @@ from kept.core.objective import Constraint, Objective
 from kept.core.rollout import Failure, Pair
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
-from kept.gates.compare import FIRST, PROBE, Compare, looks
-from kept.gates.detect import Spread, cases_needed, detectable, noise_of, passes_needed
-from kept.gates.planning import forecasts
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
+from kept.gates._statistics import Spread, cases_needed, detectable, noise_of, passes_needed
+from kept.gates.compare import FIRST, PROBE, Compare, forecasts, looks
+from kept.testing.fakes import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 from tests.gates.compare_worlds import Chances, alike, mixed, noisy, told
 from tests.sampling import some_or_all
 

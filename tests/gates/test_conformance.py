@@ -7,13 +7,11 @@ from kept.core.ports import Gate
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
 from kept.gates.compare import Compare
-from kept.gates.fixed import FixedRace
-from kept.gates.follow import Follow
+from kept.gates.fixed_cases import FixedRace
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats
-from kept.gates.selection import Selection
+from kept.gates.seed_rules import Follow, Selection, Strict
 from kept.gates.sigma import Sigma
-from kept.gates.strict import Strict
 from kept.testing.suites.gate import GateSuite
 
 pytestmark = pytest.mark.slow

@@ -17,14 +17,12 @@ from kept.core.rollout import Failure
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
 from kept.gates.compare import Compare
-from kept.gates.fixed import FixedRace
-from kept.gates.follow import Follow
+from kept.gates.fixed_cases import FixedRace
 from kept.gates.race import PRESETS, Race
 from kept.gates.repeats import Repeats
-from kept.gates.selection import Selection
+from kept.gates.seed_rules import Follow, Selection, Strict
 from kept.gates.sigma import Sigma
-from kept.gates.strict import Strict
-from kept.testing.dialogue import CHALLENGER, Draw, Matter, hear
+from kept.testing.fakes import CHALLENGER, Draw, Matter, hear
 
 CRASHED = Outcome(failure=Failure("crash", "candidate", "it crashed"))
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from kept.core.alpha import Ledger
-from kept.core.asked import Asked, note_asked
-from kept.core.final import AHEAD, ENTERED
+from kept.core.near_misses import AHEAD, ENTERED
 from kept.core.objective import Constraint, Objective
+from kept.core.proposal import Asked, note_asked
 from kept.core.rollout import Failure, Pair, Purpose
 from kept.core.score import Evaluation, Outcome, losses_of, summarize
 from kept.core.verdict import Side, Verdict, View

@@ -13,9 +13,9 @@ from kept.core.proposal import Ask
 from kept.core.rollout import Failure
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
-from kept.gates.fixed import FixedRace
+from kept.gates.fixed_cases import FixedRace
 from kept.gates.race import Race
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
+from kept.testing.fakes import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 from tests.sampling import some_or_all
 
 TASKS = ("may", "june", "july")

@@ -7,18 +7,17 @@ from math import exp
 import pytest
 
 from kept.core.alpha import Ledger, left, level
-from kept.core.asked import Asked, note_asked
 from kept.core.objective import Constraint, Objective
+from kept.core.proposal import Asked, note_asked
 from kept.core.rollout import Failure, Pair
 from kept.core.score import Outcome, summarize
 from kept.core.verdict import Verdict
+from kept.gates._common import forbidden
 from kept.gates._pairs import TENURE, looks
-from kept.gates.bets import STAKES, evidence
-from kept.gates.case_level import sign_test, student, student_chance
-from kept.gates.common import forbidden
+from kept.gates._statistics import STAKES, evidence, sign_test, student, student_chance
 from kept.gates.race import PRESETS, Race
 from kept.gates.screen import Screen
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Matter, hear
+from kept.testing.fakes import CHALLENGER, INCUMBENT, Draw, Matter, hear
 
 HOLDOUT = tuple(f"h{n}" for n in range(20))
 

@@ -14,8 +14,8 @@ from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
 from kept.gates._pairs import TENURE
 from kept.gates.repeats import Repeats
-from kept.gates.strict import Strict
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
+from kept.gates.seed_rules import Strict
+from kept.testing.fakes import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 from tests.sampling import some_or_all
 
 BOUNDED = Objective(bounds=(0.0, 1.0))

@@ -3,9 +3,8 @@
 import pytest
 
 from kept.core.objective import Constraint, Objective
-from kept.gates.follow import Follow
-from kept.gates.selection import Selection
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, hear
+from kept.gates.seed_rules import Follow, Selection
+from kept.testing.fakes import CHALLENGER, INCUMBENT, hear
 from tests.gates.tables import BEST, CRASH, Cell, Table, judged, purposes
 
 BOUNDED = Objective(bounds=(0.0, 1.0))

@@ -5,7 +5,7 @@ from math import comb
 
 import pytest
 
-from kept.gates.shares import chance_of, share_at_most
+from kept.gates._statistics import chance_of, share_at_most
 
 
 def test_a_chance_is_the_sum_over_all_ways_to_draw_so_many():

@@ -9,7 +9,7 @@ from kept.core.rollout import Failure, Pair, Purpose
 from kept.core.score import Evaluation, Outcome, summarize
 from kept.core.verdict import Side, Verdict, View
 from kept.gates.sigma import HoldoutPolicy, Sigma
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, Heard, hear
+from kept.testing.fakes import CHALLENGER, INCUMBENT, Heard, hear
 from tests.gates.tables import CRASH, Cell, Table, purposes
 
 LOSS = Objective("loss", "minimize", (0.0, 1.0))

@@ -8,16 +8,15 @@ from functools import cache
 import pytest
 
 from kept.core.alpha import Ledger, level
-from kept.core.asked import Asked, note_asked
 from kept.core.objective import Constraint, Objective
-from kept.core.proposal import Ask
+from kept.core.proposal import Ask, Asked, note_asked
 from kept.core.rollout import Failure, Pair
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
+from kept.gates._statistics import chance_of
 from kept.gates.race import Race
-from kept.gates.shares import chance_of
 from kept.gates.simplify import Simplify
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
+from kept.testing.fakes import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 from tests.sampling import some_or_all
 
 MARGIN = Simplify().margin

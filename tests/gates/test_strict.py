@@ -6,8 +6,8 @@ from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair
 from kept.core.verdict import Verdict
-from kept.gates.strict import Strict
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, hear
+from kept.gates.seed_rules import Strict
+from kept.testing.fakes import CHALLENGER, INCUMBENT, hear
 from tests.gates.tables import CRASH, Cell, Table, judged
 
 MAXIMIZE = Objective("score")

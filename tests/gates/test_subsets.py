@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.gates.subsets import BITS, bounds, chance, fewest, subset_means
+from kept.gates._statistics import BITS, bounds, chance, fewest, subset_means
 
 GAINS = st.lists(st.floats(-1, 1, width=16), min_size=2, max_size=20)
 
@@ -33,7 +33,7 @@ def test_of_many_cases_each_is_in_half_of_the_subsets_and_each_two_in_a_quarter(
 
 def memberships(cases: int, one: int) -> set[int]:
     """The subsets that a case is in, found by what it adds to their sums."""
-    from kept.gates.subsets import _sums  # pyright: ignore[reportPrivateUsage] # no other way in
+    from kept.gates._statistics import _sums  # pyright: ignore[reportPrivateUsage] # no other way in
 
     sums = _sums([float(n == one) for n in range(cases)], BITS)
     return {at for at, total in enumerate(sums) if total}

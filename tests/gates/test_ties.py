@@ -9,10 +9,10 @@ from kept.core.objective import Objective, TieBreaker
 from kept.core.proposal import Ask
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict, View
+from kept.gates._common import difference
 from kept.gates.race import Race
 from kept.gates.simplify import Simplify
-from kept.gates.ties import difference
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
+from kept.testing.fakes import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 from tests.sampling import some_or_all
 
 COST = TieBreaker("cost")

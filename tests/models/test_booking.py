@@ -11,17 +11,17 @@ from kept.core.budget import Budget
 from kept.core.case import Case
 from kept.core.edit import Append
 from kept.core.event import StepClosed
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Model, Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply
 from kept.core.rollout import FREE, PAID_TRIES, Failure, Job, Rollout, Usage
-from kept.engine.clock import SystemClock
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
+from kept.engine.stop import SystemClock
 from kept.models.ask import ask
-from kept.models.config import ModelConfig, Price
-from kept.models.connect import connect
-from kept.models.pricing import worst_usd
+from kept.models.client import connect
+from kept.models.prices import worst_usd
+from kept.models.providers import ModelConfig, Price
 from kept.testing import MemoryJournal, sit, small_plan
 from kept.testing.journal import CallRecord
 from kept.testing.server import Fault, ModelServer, Seen
@@ -140,7 +140,7 @@ def test_a_reply_to_a_rollout_that_was_cancelled_is_waited_for_and_booked():
 
 
 def test_what_does_not_come_in_time_is_booked_at_its_worst(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("kept.models.line.LATE", 0.05)
+    monkeypatch.setattr("kept.models.endpoint.LATE", 0.05)
     with ModelServer(said, faults=slow) as server:
         worst = worst_usd(model_of(server), ASK)
         assert worst is not None

@@ -12,15 +12,15 @@ from typing import TypeVar
 
 import pytest
 
-from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolCall
+from kept.core.llm import Image, Message, ModelReply, ModelRequest, ToolCall
 from kept.core.ports import Priced
 from kept.core.rollout import FREE, Failure, Usage
-from kept.engine.scope import BOOKED, JournalScope
+from kept.engine.replay import BOOKED, JournalScope
 from kept.errors import SetupError
 from kept.models.ask import ask
 from kept.models.cache import CachedModel, CallCache
-from kept.models.config import ModelConfig
-from kept.models.probe import Probe
+from kept.models.client import Probe
+from kept.models.providers import ModelConfig
 from kept.models.structured_output import ReplyRules
 from kept.testing import MemoryJournal, ScriptedModel
 

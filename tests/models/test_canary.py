@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kept
-from kept.core.model import Message, ModelReply, ModelRequest, ToolCall
+from kept.core.llm import Message, ModelReply, ModelRequest, ToolCall
 from kept.core.ports import Model, Scope
 from kept.core.proposal import Proposal, ProposerReply
 from kept.core.rollout import Failure
@@ -19,7 +19,7 @@ from kept.errors import RunError
 from kept.models.ask import ask
 from kept.models.cache import CachedModel, CallCache
 from kept.models.client import HttpModel
-from kept.models.config import ModelConfig
+from kept.models.providers import ModelConfig
 from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.models.worlds import CLIENTS, KEY, client

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolCall, ToolOffer
+from kept.core.llm import Image, Message, ModelReply, ModelRequest, ToolCall, ToolOffer
 from kept.core.ports import Model
 from kept.core.rollout import Failure, Usage
-from kept.models.client import HttpModel
-from kept.models.config import ModelConfig
-from kept.models.connect import connect
-from kept.models.line import url_of
+from kept.models.client import HttpModel, connect
+from kept.models.endpoint import url_of
+from kept.models.providers import ModelConfig
 from kept.testing import ModelSuite
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.models.worlds import ASK, CLIENTS, KEY, client, config, model

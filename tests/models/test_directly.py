@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kept.models.http import Endpoint, post
-from kept.models.trouble import Trouble
+from kept.models.protocol import Trouble
 
 JSON = b'{"said": "yes"}'
 

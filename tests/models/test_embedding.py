@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from kept.core.embedding import Embedded
+from kept.core.llm import Embedded
 from kept.core.ports import Embedder
 from kept.core.rollout import Failure
 from kept.errors import SetupError
 from kept.models import embeddings
-from kept.models import line as line_module
-from kept.models.config import ModelConfig, Price
+from kept.models import endpoint as line_module
 from kept.models.embeddings import HttpEmbedder, make_embedder
-from kept.models.trouble import Trouble
+from kept.models.protocol import Trouble
+from kept.models.providers import ModelConfig, Price
 from kept.testing import EmbedderSuite, WordEmbedder
 from kept.testing.server import Fault, ModelServer
 from kept.testing.server.embeddings import vector

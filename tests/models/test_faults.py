@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, FailureKind
+from kept.models import endpoint as line_module
 from kept.models import http
-from kept.models import line as line_module
-from kept.models.trouble import of_status
+from kept.models.protocol import of_status
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.models.worlds import ASK, CLIENTS, KEY, client
 

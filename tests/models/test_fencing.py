@@ -3,7 +3,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.models.fencing import fenced, mark_of
+from kept.models.context_window import fenced, mark_of
 
 TEXTS = st.lists(st.tuples(st.sampled_from(["input", "output"]), st.text()), min_size=1)
 

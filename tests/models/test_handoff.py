@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolOffer
+from kept.core.llm import Image, Message, ModelReply, ModelRequest, ToolOffer
 from kept.core.ports import Model
 from kept.core.rollout import Failure
 from kept.models.manual import HandoffModel, request_id

@@ -12,9 +12,8 @@ import pytest
 
 from kept.core.rollout import Failure
 from kept.errors import SetupError
-from kept.models.connect import connect
-from kept.models.entra import SCOPE, Entra
-from kept.models.providers import check_provider, config_of, missing, parse
+from kept.models.client import connect
+from kept.models.providers import SCOPE, Entra, check_provider, config_of, missing, parse
 from kept.testing.server import ModelServer
 from tests.models.worlds import ASK, model
 
@@ -129,7 +128,7 @@ PEM = Path(__file__).with_name("loopback.pem")
 SCRIPT = """
 import asyncio, sys
 from kept.models.client import HttpModel
-from kept.models.config import ModelConfig
+from kept.models.providers import ModelConfig
 from tests.models.worlds import ASK
 config = ModelConfig(provider="openai_compatible", model="m", base_url=sys.argv[1], tries=1)
 print(asyncio.run(HttpModel(config).complete(ASK)))

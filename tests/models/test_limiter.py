@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure
-from kept.models.limiter import Bucket, Limiter, limiter_of
+from kept.models.endpoint import Bucket, Limiter, limiter_of
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.models.worlds import client
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolOffer
+from kept.core.llm import Image, Message, ModelReply, ModelRequest, ToolOffer
 from kept.core.ports import Model
 from kept.core.rollout import Failure
-from kept.models.config import ModelConfig
-from kept.models.connect import connect
+from kept.models.client import connect
 from kept.models.local import process as local_process
-from kept.models.local.local import LocalModel
+from kept.models.local.model import LocalModel
 from kept.models.local.process import LlamaProcess
+from kept.models.providers import ModelConfig
 from kept.testing import ModelSuite
 from tests.processes import is_gone
 
@@ -197,8 +197,8 @@ def calls(model: LocalModel) -> list[int]:
 ANSWERING = """
 import asyncio, os, signal, sys, threading
 from pathlib import Path
-from kept.core.model import Message, ModelRequest
-from kept.models.local.local import LocalModel
+from kept.core.llm import Message, ModelRequest
+from kept.models.local.model import LocalModel
 model = LocalModel("local/smollm2", Path(sys.argv[1]))
 story = ModelRequest((Message("user", "Tell a very long story."),), max_tokens=1500)
 threading.Thread(target=lambda: asyncio.run(model.complete(story)), daemon=True).start()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import Message, ModelRequest
 from kept.core.rollout import Failure
 from kept.errors import SetupError
-from kept.models.local.local import LocalModel, local_model
+from kept.models.local.model import LocalModel, local_model
 from kept.settings import install_command
 
 

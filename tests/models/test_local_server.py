@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
-from kept.models.local.local_server import start_server
+from kept.models.local.model import start_server
 from kept.testing import ScriptedModel
 
 Ask = Callable[[aiohttp.ClientSession, str], Awaitable[Any]]

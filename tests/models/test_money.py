@@ -13,13 +13,13 @@ from kept.core.artifact import Candidate
 from kept.core.budget import Budget
 from kept.core.case import Case
 from kept.core.edit import Append
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
 from kept.core.proposal import Proposal, ProposerReply
 from kept.core.rollout import Failure, Job, Rollout, Usage
-from kept.engine.clock import SystemClock
+from kept.engine.stop import SystemClock
 from kept.models.ask import ask
-from kept.models.config import Price
+from kept.models.providers import Price
 from kept.testing import MemoryJournal, ScriptedProposer, sit, small_cases, small_plan
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.models.worlds import model

@@ -6,12 +6,12 @@ import pytest
 from genai_prices import Usage as Listed
 from genai_prices import calc_price
 
-from kept.core.model import Image, Message, ModelReply, ModelRequest
+from kept.core.llm import Image, Message, ModelReply, ModelRequest
 from kept.core.rollout import Usage
 from kept.models.client import HttpModel
-from kept.models.config import ModelConfig, Price
 from kept.models.prices import FREE_OF_CHARGE, rates_of
-from kept.models.speech import Taken
+from kept.models.protocol import Taken
+from kept.models.providers import ModelConfig, Price
 from kept.testing.server import ModelServer
 from tests.models.worlds import ASK, model
 

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.models.client import make
-from kept.models.config import ModelConfig
-from kept.models.promptly import begun
+from kept.models.http import begun
+from kept.models.providers import ModelConfig
 from kept.testing.server import ModelServer
 
 HELLO = ModelRequest((Message("user", "hello"),))

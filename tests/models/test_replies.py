@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from kept.core.model import Message, ModelReply, ModelRequest, ToolOffer
+from kept.core.llm import Message, ModelReply, ModelRequest, ToolOffer
 from kept.core.rollout import Failure
-from kept.models import line as line_module
+from kept.models import endpoint as line_module
 from kept.models.client import HttpModel
-from kept.models.config import ModelConfig, Price
 from kept.models.embeddings import HttpEmbedder
+from kept.models.providers import ModelConfig, Price
 from kept.testing.server import Fault, ModelServer
 from tests.models.worlds import ASK, client, config
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import Message, ModelReply, ModelRequest, ToolCall
+from kept.core.llm import Message, ModelReply, ModelRequest, ToolCall
 from kept.core.rollout import Failure
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import SetupError
 from kept.models.ask import ask as asking
-from kept.models.config import ModelConfig, Price
-from kept.models.connect import connect
-from kept.models.pricing import worst_usd
+from kept.models.client import connect
+from kept.models.prices import worst_usd
+from kept.models.providers import ModelConfig, Price
 from kept.testing import MemoryJournal
 
 

@@ -10,7 +10,7 @@ from kept.core.budget import Budget
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
-from kept.engine.clock import SystemClock
+from kept.engine.stop import SystemClock
 from kept.models.ask import ask
 from kept.testing import MemoryJournal, ScriptedEvaluator, ScriptedProposer, sit, small_plan
 from kept.testing.server import Fault, ModelServer, Seen
@@ -70,7 +70,7 @@ def test_rollouts_whose_model_cannot_be_asked_are_tried_by_twos(status: int):
 def test_the_tries_of_a_call_are_not_multiplied_by_those_of_its_rollout(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("kept.models.line.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("kept.models.endpoint.FIRST_WAIT", 0.001)
 
     def only_the_first(seen: Seen) -> Fault | None:
         return Fault("status", 503) if seen.number < 2 else None

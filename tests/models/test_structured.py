@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.rollout import FREE, Failure, Usage
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.models import structured_output
 from kept.models.ask import ask
 from kept.models.structured_output import ReplyRules, Unfit, fit, is_cut, without_thoughts

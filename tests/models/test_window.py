@@ -2,8 +2,8 @@
 
 import pytest
 
-from kept.models.config import ModelConfig
-from kept.models.window import room_of, tokens_of, window_of
+from kept.models.context_window import room_of, tokens_of, window_of
+from kept.models.providers import ModelConfig
 
 
 def test_a_window_is_the_declared_one_else_the_listed_one():

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import Message, ModelRequest
 from kept.models.client import HttpModel
-from kept.models.config import ModelConfig
+from kept.models.providers import ModelConfig
 from kept.testing.server import ModelServer
 
 KEY = "sk-canary-0123456789abcdef"

@@ -12,24 +12,22 @@ from dataclasses import dataclass, field, replace
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import ModelReply, ModelRequest, ToolCall
+from kept.core.llm import ModelReply, ModelRequest, ToolCall
 from kept.core.ports import Clock, Scope, Tool
 from kept.core.rollout import Failure, Job, Rollout, Usage
-from kept.engine.clock import SystemClock
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
+from kept.engine.stop import SystemClock
 from kept.evaluators.tools.arithmetic import ArithmeticTool
-from kept.evaluators.tools.files import file_tools
-from kept.evaluators.tools.shared_files import SharedFiles
+from kept.evaluators.tools.files import SharedFiles, file_tools
 from kept.models.scripted import ScriptedModel
 from kept.orchestrator.checks.base import Check, CheckResult, Passed, Ran, Rejected, Submission
 from kept.orchestrator.checks.chain import chain
-from kept.orchestrator.kit import Kit
+from kept.orchestrator.events import Moment, record_of
 from kept.orchestrator.record import AgentRun, Iteration, Limits, Models
 from kept.orchestrator.runner import AgentRunner
 from kept.orchestrator.state import Assignment
-from kept.orchestrator.story import Moment, record_of
-from kept.orchestrator.texts import own_artifacts, own_prompts
-from kept.orchestrator.worker import ChatWorker
+from kept.orchestrator.toolkit import Kit, own_artifacts, own_prompts
+from kept.orchestrator.workers import ChatWorker
 from kept.testing import MemoryJournal
 from kept.testing.journal import CallRecord
 from kept.testing.server import Fault, Seen

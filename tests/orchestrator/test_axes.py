@@ -5,18 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.models.ask import ask
-from kept.models.config import ModelConfig, Price
-from kept.models.connect import connect
+from kept.models.client import connect
+from kept.models.providers import ModelConfig, Price
 from kept.orchestrator.budget import Account, Ledger, Metered
-from kept.orchestrator.kit import Kit
 from kept.orchestrator.record import Limits
 from kept.orchestrator.state import Assignment, Course, told
-from kept.orchestrator.texts import own_artifacts
-from kept.orchestrator.worker import ChatWorker
+from kept.orchestrator.toolkit import Kit, own_artifacts
+from kept.orchestrator.workers import ChatWorker
 from kept.testing import FakeClock, MemoryJournal
 from kept.testing.server import ModelServer
 from tests.orchestrator.play import (

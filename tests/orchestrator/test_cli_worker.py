@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Failure
 from kept.orchestrator.coding_agent_worker import CliWorker, Sent
-from kept.recipes.agent_run.agent_traces import spoken
+from kept.recipes.agent_run.journal_view import spoken
 from kept.sandbox.capabilities import abilities
 from kept.store.reader import Run
 from kept.testing import MemoryJournal

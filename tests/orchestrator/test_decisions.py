@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kept.orchestrator.decisions import BadDecision, Decided, Ground, decided
+from kept.orchestrator.decision import BadDecision, Decided, Ground, decided
 
 GROUND = Ground(("s1", "s2"), ("file_read", "file_write", "arithmetic"), 3)
 

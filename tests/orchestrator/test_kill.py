@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kept.orchestrator.record import AgentRun
-from kept.recipes.agent_run.agent_reading import agent_run_of, delivered_by
+from kept.recipes.agent_run.journal_view import agent_run_of, delivered_by
 from kept.sandbox.capabilities import abilities
 from kept.store.reader import Run
 from kept.testing.server import ModelServer

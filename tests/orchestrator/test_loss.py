@@ -16,7 +16,7 @@ from kept.orchestrator.record import (
     Used,
 )
 from kept.orchestrator.run_folder.read import read_loss
-from kept.store.glance import TERMINAL, TERMINAL_FAILED
+from kept.store.overview import TERMINAL, TERMINAL_FAILED
 from tests.orchestrator.rundir.made import put, put_rows
 
 

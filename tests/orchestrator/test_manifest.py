@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kept.orchestrator.decisions import BadDecision, Ground, decided
+from kept.orchestrator.decision import BadDecision, Ground, decided
 from kept.orchestrator.loss import run_loss
 from kept.orchestrator.record import Need, Subtask
 from tests.orchestrator.play import (

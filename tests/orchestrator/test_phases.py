@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from kept.core.rollout import Failure
-from kept.orchestrator.checks.deterministic import DeterministicPhase, Invariant
-from kept.orchestrator.kit import Kit
-from kept.orchestrator.telling import story
+from kept.orchestrator.checks.execution import DeterministicPhase, Invariant
+from kept.orchestrator.events import story
+from kept.orchestrator.toolkit import Kit
 from kept.sandbox.command import Exit
 from kept.testing import MemoryJournal
 from tests.orchestrator.play import Came, Play, finished, kit_of, run_agent, simple

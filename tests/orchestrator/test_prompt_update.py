@@ -10,14 +10,14 @@ from typing import cast
 import pytest
 
 from kept.core.artifact import Candidate
+from kept.core.containers import Log
 from kept.core.edit import Write
-from kept.core.grow import Log
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.proposal import USELESS, Ask, ClosedStep, Proposal, ProposerReply, Skip, Turn
 from kept.core.rollout import Failure, Pair
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.models.prompts import ARTIFACTS, prompt
 from kept.models.scripted import ScriptedModel
 from kept.orchestrator.prompt_update import (
@@ -29,8 +29,8 @@ from kept.orchestrator.prompt_update import (
     changed_share,
     fault_in,
 )
-from kept.orchestrator.texts import own_artifacts
-from kept.proposers.asking import Asked
+from kept.orchestrator.toolkit import own_artifacts
+from kept.proposers.llm import Asked
 from kept.testing import MemoryJournal
 from kept.testing.suites.proposer import ProposerSuite
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from kept.orchestrator.budget import enough, is_raise
+from kept.orchestrator.events import story
 from kept.orchestrator.record import Limits
-from kept.orchestrator.telling import story
 from kept.testing import MemoryJournal
 from tests.orchestrator.play import (
     REPORT,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kept.core.tool import ToolAnswer
+from kept.core.llm import ToolAnswer
 from kept.orchestrator.record import Limits
 from kept.testing import MemoryJournal
 from kept.testing.journal import CallRecord

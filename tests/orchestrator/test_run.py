@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.core.rollout import Failure
 from kept.errors import JournalError
 from kept.models.scripted import ScriptedModel
 from kept.orchestrator.state import Assignment
-from kept.orchestrator.texts import ARTIFACTS
+from kept.orchestrator.toolkit import ARTIFACTS
 from kept.testing import MemoryJournal
 from kept.testing.journal import C
 from kept.testing.server import Fault

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from kept.orchestrator.events import story
 from kept.orchestrator.record import Limits
-from kept.orchestrator.telling import story
 from tests.orchestrator.play import (
     Play,
     Say,

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.models.ask import ask
 from kept.models.scripted import ScriptedModel
 from kept.orchestrator.budget import Account, Metered
-from kept.orchestrator.worker import ChatWorker
+from kept.orchestrator.workers import ChatWorker
 from kept.testing import MemoryJournal
 from kept.testing.journal import CallRecord
 from tests.orchestrator.play import (
@@ -45,7 +45,7 @@ LOST = Failure("network", "infrastructure", "cut off", usage=WORST, arrived=True
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kept.engine.scope.PAUSE", 0.0)
+    monkeypatch.setattr("kept.engine.replay.PAUSE", 0.0)
 
 
 def _booked(journal: MemoryJournal) -> float:

@@ -8,13 +8,13 @@ import pytest
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import IMPLICIT_CASE, Case
+from kept.core.containers import Log
 from kept.core.edit import apply_edits
-from kept.core.grow import Log
 from kept.core.objective import Objective
 from kept.core.ports import Proposer
 from kept.core.proposal import Brief, ClosedStep, Proposal, ProposerReply, Turn, derive_seed
 from kept.core.verdict import Verdict
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.testing import MemoryJournal
 
 TIED = Verdict("discard", "tied")

@@ -12,8 +12,7 @@ from kept.core.edit import Replace
 from kept.core.ports import Proposer
 from kept.core.proposal import Brief, Proposal, Skip
 from kept.core.rollout import Failure
-from kept.proposers.agent import AgentProposer, prompt_for
-from kept.proposers.briefing import plain_brief
+from kept.proposers.external import AgentProposer, plain_brief, prompt_for
 from kept.testing import MemoryJournal, ProposerSuite
 from tests.proposers.briefs import ask, make_brief
 from tests.sandbox.coding_agents.stand_in import KEY, harness, put

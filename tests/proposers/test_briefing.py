@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from kept.core.artifact import Candidate
 from kept.core.edit import Append
-from kept.core.pool import NearMiss
-from kept.core.proposal import Parent, Proposal
-from kept.proposers.briefing import plain_brief
+from kept.core.proposal import NearMiss, Parent, Proposal
+from kept.proposers.external import plain_brief
 from tests.proposers.briefs import close, make_brief
 
 

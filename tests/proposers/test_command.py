@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.artifact import Artifact, Rules
+from kept.core.artifact import Artifact, Heading, Rules
 from kept.core.case import Case
 from kept.core.edit import Replace, Write, apply_edits
 from kept.core.ports import Proposer
 from kept.core.proposal import Brief, Note, Proposal, Skip
-from kept.core.protect import Heading
 from kept.core.rollout import Failure
 from kept.core.verdict import Verdict
-from kept.proposers.command import CommandProposer
+from kept.proposers.external import CommandProposer
 from kept.sandbox.command import Command
 from kept.sandbox.workspace import Scratch
 from kept.testing import MemoryJournal, ProposerSuite

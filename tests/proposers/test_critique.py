@@ -11,20 +11,18 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.edit import SetValue, Write
-from kept.core.exchange import PASSED, answered, said, used
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import PASSED, Message, ModelRequest, ToolAnswer, answered, said, used
 from kept.core.objective import Objective
 from kept.core.ports import Proposer
 from kept.core.proposal import Answer, Ask, Brief, ClosedStep, Proposal, Skip, Turn
 from kept.core.rollout import Failure, Pair, TraceItem
 from kept.core.score import Finding, Outcome
-from kept.core.tool import ToolAnswer
 from kept.core.verdict import Verdict
 from kept.models.scripted import Line
-from kept.proposers.asking import Asked
 from kept.proposers.critique import DIAGNOSIS, REVISION, Critique
-from kept.proposers.demos import BEGIN, END
-from kept.proposers.texts import TextAxis
+from kept.proposers.few_shot import BEGIN, END
+from kept.proposers.llm import Asked
+from kept.proposers.text_units import TextAxis
 from kept.spec.yaml import read_yaml
 from kept.testing import MemoryJournal, ProposerSuite, ScriptedModel
 from tests.proposers.briefs import after, ask, check_golden, close, make_brief

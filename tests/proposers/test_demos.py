@@ -12,9 +12,9 @@ from kept.core.edit import Replace
 from kept.core.ports import Proposer
 from kept.core.proposal import Proposal, Skip
 from kept.core.rollout import Job
-from kept.proposers.demos import DemoSets, Layout, example
+from kept.proposers.few_shot import DemoSets, Layout, example
 from kept.testing import MemoryJournal, ProposerSuite, ScriptedEvaluator
-from kept.testing.sitting import sit, small_plan
+from kept.testing.run import sit, small_plan
 from tests.proposers.briefs import after, ask, make_brief, run_dry
 
 PROMPT = "Answer.\n\n<!-- demos:start -->\n<!-- demos:end -->\n\nQ: {question}\n"

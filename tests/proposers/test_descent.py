@@ -12,24 +12,23 @@ import pytest
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import StopReason
 from kept.core.case import Case, Cases
-from kept.core.exchange import PASSED, answered, said
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import PASSED, Message, ModelRequest, answered, said
 from kept.core.plan import Plan
 from kept.core.ports import Scope
 from kept.core.proposal import Turn
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.state import State
 from kept.gates.sigma import Sigma
-from kept.proposers.asking import Asked
 from kept.proposers.critique import DIAGNOSIS, REVISION, Critique
-from kept.proposers.numeric.numeric import Numeric
+from kept.proposers.few_shot import Shots
+from kept.proposers.llm import Asked
+from kept.proposers.numeric.search import Numeric
 from kept.proposers.numeric.space import Axis, Numbers, Space
-from kept.proposers.shots import Shots
-from kept.proposers.texts import TextAxis
+from kept.proposers.text_units import TextAxis
 from kept.run import Watch, resume, start
-from kept.spec.locate.locate import locate
+from kept.spec.locate.tree import locate
 from kept.testing import MemoryJournal, ScriptedModel
-from kept.testing.sitting import sit, small_plan
+from kept.testing.run import sit, small_plan
 from tests.engine.cutting import Home1, Moments, cut
 
 SPACE = Space((Axis("agent.yaml", "temperature", Numbers(0.0, 1.0)),))

@@ -7,24 +7,21 @@ from typing import Any
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.artifact import Artifact, Candidate, Heading, Rules
 from kept.core.case import Case
+from kept.core.containers import Log
 from kept.core.edit import Append, Delete, InsertAfter, Replace, Write, apply_edits
-from kept.core.grow import Log
-from kept.core.pool import NearMiss
 from kept.core.ports import Proposer
-from kept.core.proposal import Answer, Ask, Brief, Proposal, Skip
-from kept.core.protect import Heading
+from kept.core.proposal import Answer, Ask, Brief, NearMiss, Proposal, Skip
 from kept.core.rollout import Failure, Pair, TraceItem
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
-from kept.models.config import ModelConfig
-from kept.models.connect import connect
+from kept.models.client import connect
+from kept.models.context_window import tokens_of
 from kept.models.prompts import prompt
-from kept.models.window import tokens_of
-from kept.proposers.forms import EDIT
-from kept.proposers.model import ModelProposer
-from kept.proposers.showing import Sight
+from kept.models.providers import ModelConfig
+from kept.proposers.llm import EDIT, ModelProposer
+from kept.proposers.prompt_items import Sight
 from kept.testing import MemoryJournal, ProposerSuite
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.proposers.briefs import TIED, after, ask, close, make_brief

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.proposers.proposers_fitting import Item, fit
+from kept.proposers.prompt_items import Item, fit
 
 ITEMS = st.lists(
     st.builds(

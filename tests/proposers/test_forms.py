@@ -6,27 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from kept.core.artifact import Artifact, Rules
+from kept.core.artifact import Artifact, Heading, Rules
 from kept.core.case import Case
+from kept.core.containers import Log
 from kept.core.edit import Append, Delete, Replace, Write, apply_edits
-from kept.core.grow import Log
 from kept.core.objective import Objective, TieBreaker
-from kept.core.pool import NearMiss
 from kept.core.ports import Building, Proposer
-from kept.core.proposal import Answer, Ask, Brief, Note, Parent, Proposal, Skip
-from kept.core.protect import Heading
+from kept.core.proposal import Answer, Ask, Brief, NearMiss, Note, Parent, Proposal, Skip
 from kept.core.rollout import Failure, Pair, TraceItem
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
-from kept.models.config import ModelConfig
-from kept.models.connect import connect
+from kept.models.client import connect
 from kept.models.prompts import Name, prompt
-from kept.proposers.agent import prompt_for
-from kept.proposers.briefing import plain_brief
-from kept.proposers.forms import FORMS
-from kept.proposers.model import ModelProposer
+from kept.models.providers import ModelConfig
+from kept.proposers.external import plain_brief, prompt_for
+from kept.proposers.llm import FORMS, ModelProposer
+from kept.proposers.prompt_items import Sight
 from kept.proposers.reflect import ReflectProposer, minibatch
-from kept.proposers.showing import Sight
 from kept.testing import ProposerSuite
 from kept.testing.server import ModelServer, Seen
 from tests.proposers.briefs import ask, check_golden, close, make_brief

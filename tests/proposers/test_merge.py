@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 
+from kept.core.artifact import locate_line_value
+from kept.core.containers import Log
 from kept.core.edit import Append, Edit, Replace, Write
-from kept.core.grow import Log
-from kept.core.lineage import on_top
-from kept.core.pool import MERGE, NearMiss, Pool
+from kept.core.near_misses import on_top
 from kept.core.ports import Proposer
-from kept.core.proposal import Brief, Proposal, Skip
-from kept.core.values import locate_line_value
+from kept.core.proposal import MERGE, Brief, NearMiss, Pool, Proposal, Skip
 from kept.core.verdict import Verdict
 from kept.proposers.merge import Merge
 from kept.testing import ProposerSuite

@@ -11,22 +11,22 @@ import pytest
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import IMPLICIT_CASE, Case, Cases, implicit_cases
+from kept.core.containers import Log
 from kept.core.edit import apply_edits
-from kept.core.grow import Log
 from kept.core.objective import Constraint, Objective
 from kept.core.plan import Plan
 from kept.core.ports import Proposer
 from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, Skip, Turn, derive_seed
 from kept.core.rollout import Failure, Job
 from kept.core.verdict import Verdict
-from kept.engine.scope import JournalScope
-from kept.proposers.numeric.numeric import Numeric
+from kept.engine.replay import JournalScope
+from kept.proposers.numeric.search import Numeric
 from kept.proposers.numeric.space import Axis, Choices, Numbers, Point, Space
 from kept.run import Watch, resume, start
-from kept.spec.locate.locate import locate
+from kept.spec.locate.tree import locate
 from kept.store.home import Home
 from kept.testing import MemoryJournal, ProposerSuite, ScriptedEvaluator
-from kept.testing.sitting import sit, small_plan
+from kept.testing.run import sit, small_plan
 from tests.engine.test_cut_and_resume import Home1, Moments, cut
 
 CONFIG = "model: {temperature: 0.5}\ntop_k: 4  # of 20\nrate: 0.001\nmode: slow\n"

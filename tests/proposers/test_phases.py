@@ -10,13 +10,12 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
+from kept.core.containers import Log
 from kept.core.edit import SetValue, Write
-from kept.core.grow import Log
 from kept.core.ports import Proposer
 from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, Skip, Turn, derive_seed
 from kept.core.verdict import Verdict
-from kept.proposers.numeric.numeric import Numeric
-from kept.proposers.numeric.points import Measured, Past
+from kept.proposers.numeric.search import Measured, Numeric, Past
 from kept.proposers.numeric.space import Axis, Choices, Numbers, Point, Space
 from kept.proposers.numeric.tpe import Estimator, Told
 from kept.testing import ProposerSuite

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.artifact import Artifact, Candidate, Region, Rules
 from kept.core.edit import Append
 from kept.core.ports import Proposer
 from kept.core.proposal import Proposal, Skip
-from kept.core.protect import Region
 from kept.core.verdict import Verdict
 from kept.proposers.prune import Prune
-from kept.proposers.units import KINDS, Kind, units
+from kept.proposers.text_units import KINDS, Kind, units
 from kept.testing import ProposerSuite
 from tests.proposers.briefs import after, ask, close, make_brief, run_dry
 

@@ -9,19 +9,16 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
+from kept.core.containers import Log
 from kept.core.edit import SetValue, Write
-from kept.core.exchange import PASSED, answered, said, used
-from kept.core.grow import Log
-from kept.core.model import Message
+from kept.core.llm import PASSED, Message, ToolAnswer, answered, said, used
 from kept.core.ports import Proposer
 from kept.core.proposal import Answer, Ask, Brief, ClosedStep, Proposal, Skip, Turn
 from kept.core.rollout import Failure, Pair, TraceItem
 from kept.core.score import Outcome
-from kept.core.tool import ToolAnswer
 from kept.core.verdict import Verdict
-from kept.proposers.demos import BEGIN, END
-from kept.proposers.shots import Shots
-from kept.proposers.texts import TextAxis
+from kept.proposers.few_shot import BEGIN, END, Shots
+from kept.proposers.text_units import TextAxis
 from kept.testing import ProposerSuite
 from tests.proposers.briefs import TIED, after, ask, close, make_brief
 

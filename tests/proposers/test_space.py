@@ -2,12 +2,11 @@
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.artifact import Artifact, Candidate, NoSpan, Rules
 from kept.core.edit import SetValue, apply_edits
 from kept.core.proposal import Proposal
-from kept.core.values import NoSpan
 from kept.proposers.numeric.space import Axis, Numbers, Rest, Space
-from kept.spec.locate.locate import locate_or_insert, read_value
+from kept.spec.locate.tree import locate_or_insert, read_value
 
 FILE = "agent.yaml"
 

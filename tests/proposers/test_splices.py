@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.edit import Replace, apply_edits
-from kept.proposers.splices import edits_between, replace_at
+from kept.proposers.text_units import edits_between, replace_at
 
 lines = st.lists(st.sampled_from(["a\n", "b\n", "aa\n", "\n", "a b\n", "c"]), max_size=12)
 texts = lines.map("".join)

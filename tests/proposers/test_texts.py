@@ -2,11 +2,10 @@
 
 import pytest
 
-from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.artifact import Artifact, Candidate, NoSpan, Rules
 from kept.core.edit import apply_edits
-from kept.core.values import NoSpan
-from kept.proposers.texts import TextAxis
-from kept.spec.locate.locate import locate_or_insert
+from kept.proposers.text_units import TextAxis
+from kept.spec.locate.tree import locate_or_insert
 
 HEAD = "---\nversion: '2.1'\ntags: [x]\n---\n"
 

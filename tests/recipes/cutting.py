@@ -7,7 +7,7 @@ from pathlib import Path
 from kept.core.plan import Plan
 from kept.core.state import State
 from kept.run import Watch, resume, start
-from kept.store import wire
+from kept.store import codec
 from kept.testing.server import ModelServer
 from tests.engine.cutting import Home1, Moments, Rows, calls, cut, rows
 from tests.sampling import sample
@@ -46,13 +46,13 @@ def check_every_cut(
         if lost:
             lose_open_steps(part)
         before, asked = rows(part), len(server.answered)
-        done = {row.entry()[0] for row in before if isinstance(row, wire.RolloutLine)}
+        done = {row.entry()[0] for row in before if isinstance(row, codec.RolloutLine)}
         _, again = asyncio.run(resume(make(), part))
         assert again.settled() == state.settled()
         after = rows(part)
         assert max(calls(after).values()) == 1, "a call whose reply was written was made again"
         assert len(server.answered) - asked == asked_for(after) - asked_for(before)
-        pairs = [row.entry()[0] for row in after if isinstance(row, wire.RolloutLine)]
+        pairs = [row.entry()[0] for row in after if isinstance(row, codec.RolloutLine)]
         assert len(pairs) == len(set(pairs)) and done <= set(pairs)
         assert again.spend.calls >= state.spend.calls, "a call is not in the books"
     return state

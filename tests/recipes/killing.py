@@ -19,9 +19,9 @@ from itertools import zip_longest
 from math import inf
 from pathlib import Path
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.state import State
-from kept.store import wire
+from kept.store import codec
 from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
 from tests import warm
@@ -281,7 +281,7 @@ class Kills:
         assert opened_up(folder / ".kept") == [], "others may read files of a run"
         run = the_run(folder)
         lines = rows(run)
-        pairs = Counter(row.entry()[0] for row in lines if isinstance(row, wire.RolloutLine))
+        pairs = Counter(row.entry()[0] for row in lines if isinstance(row, codec.RolloutLine))
         assert max(pairs.values()) == 1, "a rollout is in the journal twice"
         assert max(calls(lines).values()) == 1, "a reply is in the journal twice"
         with Run(run) as past:

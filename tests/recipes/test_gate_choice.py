@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 
 from kept.core.schedules.bandit import Bandit
-from kept.core.schedules.schedule import RoundRobin
+from kept.core.schedules.round_robin import RoundRobin
 from kept.errors import SpecError
 from kept.proposers.variants import Variant, Variants
-from kept.recipes.scheduling import schedule_of
+from kept.recipes.gate_choice import schedule_of
 from kept.recipes.task.compile import compile_task
-from kept.testing.pool import Pool
-from kept.testing.proposer import ScriptedProposer
+from kept.testing.fakes import Pool, ScriptedProposer
 from tests.recipes.task.test_task_keys import write
 
 ONE, OTHER = (ScriptedProposer(lines=Pool().lines, name=name) for name in ("one", "other"))

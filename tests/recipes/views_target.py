@@ -9,11 +9,11 @@ import signal
 import sys
 from pathlib import Path
 
-import kept.store.candidates as candidates
-import kept.store.results as results
-import kept.store.views as views
+import kept.store.exports as candidates
+import kept.store.exports as results
+import kept.store.exports as views
 from kept.core.artifact import Candidate
-from kept.core.stage import StepRecords
+from kept.core.event import StepRecords
 from kept.recipes.task.compile import compile_task
 from kept.run import resume, start
 from kept.store.home import Home

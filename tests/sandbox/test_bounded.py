@@ -7,7 +7,7 @@ import time
 import pytest
 
 from kept.sandbox.bounded import BoundedCalls, CallRaised
-from kept.sandbox.child import ChildEnded
+from kept.sandbox.worker import ChildEnded
 
 pytestmark = pytest.mark.slow
 

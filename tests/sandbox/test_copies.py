@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kept.errors import RunError
-from kept.sandbox import copies
+from kept.sandbox import tree_copies
 from kept.sandbox.command import View
-from kept.sandbox.copies import Copies
+from kept.sandbox.tree_copies import Copies
 
 DEEP = """
 import os
@@ -136,7 +136,7 @@ def test_copies_that_lie_in_the_tree_are_not_copied(tree: Path, tmp_path: Path):
 def test_a_folder_that_is_no_project_is_not_copied(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(copies, "MAX_FILES", 3)
+    monkeypatch.setattr(tree_copies, "MAX_FILES", 3)
     with (
         pytest.raises(RunError, match="too many to copy"),
         Copies(tmp_path / "c" / "c").lend(View(tree), candidate(tmp_path)),

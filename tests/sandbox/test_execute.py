@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kept.core.rollout import Failure
-from kept.sandbox import orphan_search, running
+from kept.sandbox import orphan_search
+from kept.sandbox import process as running
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.cgroup import Parents
 from kept.sandbox.command import Command, Exit

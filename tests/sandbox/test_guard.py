@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kept.sandbox import guard
-from kept.sandbox.guard import Guard
+from kept.sandbox import tree_copies
+from kept.sandbox.tree_copies import Guard
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_change_that_hides_its_time_is_found(folder: Path):
 def test_of_a_folder_that_is_data_only_so_much_is_looked_at(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(guard, "MAX_FILES", 1)
+    monkeypatch.setattr(tree_copies, "MAX_WATCHED_FILES", 1)
     made = guarded(folder)
     (folder / "gold" / "deep" / "a").write_text("changed")
     assert made.changed() == []

@@ -13,7 +13,7 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.state import State
 from kept.sandbox import orphan_search
-from kept.store import wire
+from kept.store import codec
 from kept.store.reader import Run
 from tests import warm
 
@@ -91,9 +91,9 @@ def ran(folder: Path) -> Counter[tuple[str, str]]:
 def written(folder: Path) -> set[tuple[str, str]]:
     """The pairs whose execution is in the journal: a result, or a call that was answered."""
     path = the_folder(folder) / "rollouts.jsonl"
-    rows = [wire.decode_line(line) for line in path.read_bytes().split(b"\n")[:-1]]
-    results = {(r.candidate, r.case) for r in rows if isinstance(r, wire.RolloutLine)}
-    scopes = [r.scope.split("/") for r in rows if isinstance(r, wire.CallLine)]
+    rows = [codec.decode_line(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    results = {(r.candidate, r.case) for r in rows if isinstance(r, codec.RolloutLine)}
+    scopes = [r.scope.split("/") for r in rows if isinstance(r, codec.CallLine)]
     return results | {(scope[1], scope[3]) for scope in scopes}
 
 

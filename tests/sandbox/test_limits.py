@@ -10,7 +10,8 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure
-from kept.sandbox import fill, running
+from kept.sandbox import process as running
+from kept.sandbox import temp_dirs
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.command import MIB, Command, Exit, Limits, View
 from kept.sandbox.workspace import Scratch
@@ -108,8 +109,8 @@ OUTPUTS = {
 def test_an_output_that_nobody_could_read_back_is_the_candidates_fault(
     what: str, view: View, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(fill, "MAX_ENTRIES", 50)
-    monkeypatch.setattr(fill, "MAX_DEPTH", 20)
+    monkeypatch.setattr(temp_dirs, "MAX_ENTRIES", 50)
+    monkeypatch.setattr(temp_dirs, "MAX_DEPTH", 20)
     (view.tree / "fill.py").write_text(
         f"import os\nos.chdir(os.environ['KEPT_OUTPUT'])\n{OUTPUTS[what]}\n"
     )
@@ -119,7 +120,7 @@ def test_an_output_that_nobody_could_read_back_is_the_candidates_fault(
 
 def test_a_command_may_be_allowed_more_files(view: View, monkeypatch: pytest.MonkeyPatch):
     """A repository that is worked on may have more of them than a usual output."""
-    monkeypatch.setattr(fill, "MAX_ENTRIES", 50)
+    monkeypatch.setattr(temp_dirs, "MAX_ENTRIES", 50)
     (view.tree / "fill.py").write_text(
         f"import os\nos.chdir(os.environ['KEPT_OUTPUT'])\n{OUTPUTS['holds more than 50 files']}\n"
     )
@@ -152,7 +153,7 @@ def test_a_home_that_nobody_could_remove_is_the_candidates_fault(view: View):
 def test_a_link_in_the_place_of_the_output_is_not_followed(tmp_path: Path):
     (tmp_path / "much").write_bytes(bytes(2 * MIB))
     (tmp_path / "link").symlink_to(tmp_path)
-    assert fill.overfull(tmp_path, MIB) is not None
-    assert fill.overfull(tmp_path / "link", MIB) is None
-    fill.remove(tmp_path / "link")
+    assert temp_dirs.overfull(tmp_path, MIB) is not None
+    assert temp_dirs.overfull(tmp_path / "link", MIB) is None
+    temp_dirs.remove(tmp_path / "link")
     assert (tmp_path / "much").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 HELD = """\
 import os, sys, threading
-from kept.sandbox.scratch import scratch_folder
+from kept.sandbox.temp_dirs import scratch_folder
 
 held = scratch_folder("serve")
 folder = held.__enter__()

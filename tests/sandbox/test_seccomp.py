@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from kept.sandbox.bwrap import PROCESSORS, program
 from kept.sandbox.capabilities import abilities
-from kept.sandbox.running import Status
-from kept.sandbox.seccomp import PROCESSORS, program
+from kept.sandbox.process import Status
 
 ALLOWED, KILLED = "allowed", "killed"
 OTHER = 0x40000003

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.sandbox.session import start_alone
+from kept.sandbox.process import start_alone
 
 STARTS = 300
 PROGRAM = f"""

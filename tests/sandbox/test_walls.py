@@ -18,11 +18,12 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure
-from kept.sandbox import orphan_search, running, secrets, walls, workspace
+from kept.sandbox import bwrap, orphan_search, workspace
+from kept.sandbox import process as running
+from kept.sandbox.bwrap import Site, walled
 from kept.sandbox.capabilities import abilities, calls_filter
 from kept.sandbox.command import Command, Exit, Limits, View
-from kept.sandbox.limits import shell
-from kept.sandbox.walls import Site, walled
+from kept.sandbox.process import shell
 from kept.sandbox.workspace import Scratch, Workspace
 from tests.processes import is_gone
 
@@ -90,7 +91,7 @@ def test_a_bare_command_has_nothing_of_its_tree(
     tree: Path, layer: str, monkeypatch: pytest.MonkeyPatch
 ):
     # else it would be hidden with the whole of /tmp
-    monkeypatch.setattr(walls, "PRIVATE", (Path("/run"),))
+    monkeypatch.setattr(bwrap, "PRIVATE", (Path("/run"),))
     view = View(tree, hidden=(tree,), bare=True)
     tries = f"ls -A '{tree}' 2>&1; (echo x > '{tree}/new') 2>/dev/null"
     line = f"{tries}; cd $KEPT_OUTPUT && pwd && echo x > y"
@@ -147,7 +148,7 @@ def test_what_is_known_to_hold_secrets_cannot_be_read_in_a_home(
         (home / place).write_text("content")
     monkeypatch.setenv("HOME", str(home))
     # else it would be hidden with the whole of /tmp
-    monkeypatch.setattr(walls, "PRIVATE", (Path("/run"),))
+    monkeypatch.setattr(bwrap, "PRIVATE", (Path("/run"),))
     line = f'cd "{home}"; cat .ssh/id .config/gh/hosts.yml .git-credentials .local/bin/tool; true'
     assert said(line, View(tree)) == "content"
 
@@ -160,8 +161,8 @@ def test_env_files_shadow_passwords_and_other_homes_cannot_be_read(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("content")
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setattr(secrets, "HOMES", other.parent)
-    monkeypatch.setattr(walls, "PRIVATE", (Path("/run"),))
+    monkeypatch.setattr(bwrap, "HOMES", other.parent)
+    monkeypatch.setattr(bwrap, "PRIVATE", (Path("/run"),))
     line = f'cat "{home}/.env.local" "{other}/notes" /etc/shadow "{home}/notes"'
     ended = run(Command(line, tree, view=View(tree)))
     assert ended.stdout == "content"
@@ -180,8 +181,8 @@ def test_what_is_named_readable_is_shown_and_nothing_beside_it(
         path.write_text(path.name)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("KEPT_READABLE", str(other / "data"))
-    monkeypatch.setattr(secrets, "HOMES", other.parent)
-    monkeypatch.setattr(walls, "PRIVATE", (Path("/run"),))
+    monkeypatch.setattr(bwrap, "HOMES", other.parent)
+    monkeypatch.setattr(bwrap, "PRIVATE", (Path("/run"),))
     view = View(tree, readable=(home / ".aws/config",))
     line = "; ".join(f'cat "{path}"' for path in paths)
     ended = run(Command(line, tree, view=view))
@@ -225,7 +226,7 @@ def test_doors_of_other_programs_are_shut_with_the_network(
     network: str, reached: bool, tree: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # else it would be hidden with the whole of /tmp; and a name of a socket must be short
-    monkeypatch.setattr(walls, "PRIVATE", (Path("/run"),))
+    monkeypatch.setattr(bwrap, "PRIVATE", (Path("/run"),))
     unix = (socket.socket(socket.AF_UNIX) for _ in range(2))
     with tempfile.TemporaryDirectory() as short, next(unix) as server, next(unix) as agent:
         monkeypatch.setenv("HOME", short)

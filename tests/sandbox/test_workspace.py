@@ -14,7 +14,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.rollout import Failure
 from kept.errors import RunError
-from kept.sandbox.scratch import OWNER, remove_abandoned, remove_tree
+from kept.sandbox.temp_dirs import OWNER, remove_abandoned, remove_tree
 from kept.sandbox.workspace import Output, Scratch, Workspace, write_below
 
 CANDIDATE = Candidate({"prompt.md": "one\r\ntwo\n", "deep/er/b.txt": "\udcff"})

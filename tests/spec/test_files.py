@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.spec.files import Alternative, read_alternatives, read_artifacts
+from kept.spec.paths import Alternative, read_alternatives, read_artifacts
 from kept.spec.source import Source
 from kept.spec.yaml import Document
 

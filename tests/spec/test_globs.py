@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.spec.globs import glob, is_excluded
+from kept.spec.paths import glob, is_excluded
 
 FILES = (
     *("a.md", "b.txt", ".hidden.md", "sub/c.md", "sub/deep/d.md", "sub/deep/er/e.md"),

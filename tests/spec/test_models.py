@@ -7,12 +7,12 @@ import pytest
 from kept.errors import SpecError
 from kept.models.cache import CachedModel
 from kept.models.client import HttpModel
-from kept.models.config import ModelConfig, Price
+from kept.models.providers import ModelConfig, Price
 from kept.models.roles import ROLES, connect_role, is_kept
-from kept.recipes.recipes import Compiled
+from kept.recipes.base import Compiled
 from kept.recipes.task.compile import compile_task
 from kept.recipes.task.models import configs
-from kept.spec.models import ModelsSpec, open_address
+from kept.spec.shared_sections import ModelsSpec, open_address
 from tests.recipes.task.tasks import TASK, write_task
 
 FAR = "base_url: 'https://h/v1'"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from kept.store import wire
+from kept.store import codec
 
 WRONG: tuple[object, ...] = ("x", 7, -1, 2.5, True, None, [], ["x"], {}, {"x": 1}, 10**25)
 """What a field may come to hold."""
@@ -39,7 +39,7 @@ def resealed(lines: Iterable[bytes]) -> bytes:
     """Lines with checksums and offsets that fit, as a faulty writer would have written them."""
     data = b""
     for line in lines:
-        data += wire.seal(
+        data += codec.seal(
             re.sub(rb'^\{"crc": ?"[^"]*", ?"at": ?\d+, ?', b"{", line.strip()), len(data)
         )
     return data

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from kept.core.artifact import Candidate
-from kept.store.best import swap_best
+from kept.store.candidate_files import swap_best
 
 
 def test_a_run_that_was_copied_without_its_links_goes_on(tmp_path: Path):

@@ -14,28 +14,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kept.core.event import RunStarted
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.plan import EVAL
 from kept.core.state import State
 from kept.errors import JournalError, KeptError, RunError
 from kept.results.summary import summary
 from kept.run import resume, start
 from kept.sandbox.capabilities import abilities
-from kept.store.damage import never_began
-from kept.store.facts import check_facts
 from kept.store.home import Home
 from kept.store.journal import RunJournal
+from kept.store.jsonl import never_began
 from kept.store.reader import Run
 from kept.store.run_index import RunIndex
-from kept.ui.report.changes import best_diff
+from kept.store.schema import check_facts
+from kept.ui.report.diffs import best_diff
 from kept.ui.report.json import as_json
-from kept.ui.report.page import markdown
+from kept.ui.report.markdown import markdown
 from kept.ui.report.step import step_detail, step_json
 from kept.ui.web.app import make_app, run_view
-from kept.ui.web.kind import Asked
 from kept.ui.web.kinds import kind_of
-from kept.ui.web.links import Links
-from kept.ui.web.source import Runs
+from kept.ui.web.run_page import Asked
+from kept.ui.web.run_source import Runs
+from kept.ui.web.templates import Links
 from tests.engine.worlds import make_plan
 from tests.recipes.refine.world import scores, world
 from tests.store.damaging import GONE, Damage, damaged, every_damage, lines_of, resealed

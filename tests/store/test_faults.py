@@ -24,9 +24,9 @@ from kept.errors import JournalError, LockedError, SetupError
 from kept.models.cache import CallCache
 from kept.orchestrator.prompt_registry import PromptRegistry
 from kept.orchestrator.refine.best import alone
-from kept.orchestrator.refine.lock import refining
+from kept.orchestrator.refine.session import refining
 from kept.run import resume, start
-from kept.store.best import swap_best
+from kept.store.candidate_files import swap_best
 from kept.store.home import Home
 from kept.store.journal import RunJournal
 from kept.store.lock import Lock, holder

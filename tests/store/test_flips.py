@@ -18,14 +18,14 @@ from kept.store.home import Home
 from kept.store.reader import Run
 from kept.store.run_index import RunIndex
 from kept.store.verify import COPY, repair_run, verify_run
-from kept.ui.report.changes import best_diff
+from kept.ui.report.diffs import best_diff
 from kept.ui.report.json import as_json
-from kept.ui.report.page import markdown
+from kept.ui.report.markdown import markdown
 from kept.ui.report.step import step_detail, step_json
 from kept.ui.web.app import run_view
-from kept.ui.web.kind import Asked
 from kept.ui.web.kinds import kind_of
-from kept.ui.web.links import Links
+from kept.ui.web.run_page import Asked
+from kept.ui.web.templates import Links
 from tests.engine.worlds import make_plan
 
 STEPS, CLOSED = 5, 3

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from kept.run import start
-from kept.store.glance import Glance
 from kept.store.home import Home
+from kept.store.overview import Glance, journalled_spend
 from kept.store.reader import Run
 from kept.store.run_index import RunIndex, values
-from kept.store.spent import spend_of
 from kept.store.step_index import answered_step, closed_step, opened_step
 from tests.engine.worlds import make_plan
 
@@ -30,7 +29,7 @@ def same(told: Glance, folder: Path) -> None:
         assert [one.step for one in told.open] == [step.step for step in state.open]
         assert [one.reply for one in told.open] == [step.reply for step in state.open]
         assert told.values == values(state)
-        assert told.spend == spend_of(folder, state)
+        assert told.spend == journalled_spend(folder, state)
         assert told.stopped == state.stopped
         assert told.status == run.status
         for row, past in zip(told.rows, state.closed, strict=True):

@@ -12,7 +12,7 @@ from kept.core.proposal import Turn
 from kept.core.verdict import Verdict
 from kept.errors import RunError
 from kept.store.journal import RunJournal
-from kept.store.lines import read_events
+from kept.store.jsonl import read_events
 from kept.testing.journal import MemoryJournal
 from kept.testing.suites.journal import JournalSuite
 

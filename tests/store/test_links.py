@@ -15,10 +15,9 @@ from kept.orchestrator.refine.best import BEST, FRESH, OLD, Winner, recover, wri
 from kept.orchestrator.refine.session import SESSIONS, Session, write_session
 from kept.orchestrator.run_folder.write import Layout, sweep
 from kept.run import start
-from kept.store.candidates import CandidateFolder
-from kept.store.files import link_in, named_place, write_below, write_file, write_whole
+from kept.store.candidate_files import link_in, named_place, write_below, write_file, write_whole
+from kept.store.exports import CandidateFolder, ResultsFile
 from kept.store.home import Home
-from kept.store.results import ResultsFile
 from tests.engine.worlds import make_plan
 
 Write = Callable[[Path], object]

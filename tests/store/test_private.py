@@ -10,7 +10,7 @@ import pytest
 import kept as kept_api
 from kept.errors import SetupError
 from kept.orchestrator.prompt_registry import Epoch, PromptRegistry, registry_path
-from kept.store.files import make_folder, write_below, write_file, write_whole
+from kept.store.candidate_files import make_folder, write_below, write_file, write_whole
 from kept.store.home import Home
 from kept.store.run_index import RunIndex
 from kept.store.verify import verify_run

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import kept
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Failure, Usage
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.settings import secrets
+from kept.store.codec import Scrub
 from kept.store.journal import RunJournal
-from kept.store.scrub import Scrub
 
 
 def test_words_are_scrubbed_and_numbers_names_and_edits_are_not():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import kept
 from kept.results.summary import summary
-from kept.store.unmeasured import unmeasured_words
+from kept.store.reader import unmeasured_words
 from kept.ui.cli._render import run_text
 from kept.ui.report.json import as_json, headline
 

@@ -6,31 +6,31 @@ import pytest
 
 from kept.core.event import SCHEMA, RunStarted, StepClosed, StepOpened
 from kept.errors import JournalError
-from kept.store import wire
+from kept.store import codec
 from kept.testing.suites.journal import OUTCOMES, SAMPLES, job
 
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: event.kind)
-def test_every_kind_of_event_comes_back_equal(event: wire.Event):
-    line = wire.encode(event)
+def test_every_kind_of_event_comes_back_equal(event: codec.Event):
+    line = codec.encode(event)
     assert b"\n" not in line
-    back = wire.decode_event(line)
+    back = codec.decode_event(line)
     assert back == event
     assert type(back) is type(event)
-    assert wire.encode(back) == line
+    assert codec.encode(back) == line
 
 
 def test_the_samples_hold_every_kind_of_event_edit_and_reply():
-    said = b"".join(wire.encode(event) for event in SAMPLES).decode()
-    for tag, kinds in (("kind", wire._EVENTS), ("kind", wire._REPLIES), ("op", wire._EDITS)):
+    said = b"".join(codec.encode(event) for event in SAMPLES).decode()
+    for tag, kinds in (("kind", codec._EVENTS), ("kind", codec._REPLIES), ("op", codec._EDITS)):
         for kind in kinds:
             assert f'"{tag}":"{kind}"' in said, f"no sample of {kind}"
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_every_kind_of_outcome_comes_back_equal(outcome: wire.Outcome):
-    line = wire.decode_line(wire.encode_rollouts([(3, job("candidate"), outcome)]))
-    assert isinstance(line, wire.RolloutLine)
+def test_every_kind_of_outcome_comes_back_equal(outcome: codec.Outcome):
+    line = codec.decode_line(codec.encode_rollouts([(3, job("candidate"), outcome)]))
+    assert isinstance(line, codec.RolloutLine)
     assert (line.step, *line.entry()) == (3, job("candidate"), outcome)
 
 
@@ -38,7 +38,7 @@ def test_what_users_put_into_facts_is_written_somehow(tmp_path: object):
     event = RunStarted(
         run_id="r", recipe="r", seed="s", inputs={}, facts={"path": tmp_path}, version="0", t=0.0
     )
-    back = wire.decode_event(wire.encode(event))
+    back = codec.decode_event(codec.encode(event))
     assert isinstance(back, RunStarted)
     assert back.facts == {"path": str(tmp_path)}
 
@@ -46,13 +46,13 @@ def test_what_users_put_into_facts_is_written_somehow(tmp_path: object):
 def changed(kind: str, **fields: object) -> bytes:
     """The line of a sample event with some fields changed."""
     event = next(event for event in SAMPLES if event.kind == kind)
-    return json.dumps({**json.loads(wire.encode(event)), **fields}).encode()
+    return json.dumps({**json.loads(codec.encode(event)), **fields}).encode()
 
 
 def test_a_journal_of_a_newer_version_is_refused_and_left_alone():
     line = changed("run_started", schema=SCHEMA + 1, something_new=1)
     with pytest.raises(JournalError, match="newer kept") as caught:
-        wire.decode_event(line)
+        codec.decode_event(line)
     assert caught.value.hint is not None
     assert "untouched" in caught.value.hint
 
@@ -60,7 +60,7 @@ def test_a_journal_of_a_newer_version_is_refused_and_left_alone():
 def test_a_closed_step_from_before_it_said_why_it_was_given_up_is_read():
     said = json.loads(changed("step_closed"))
     assert said.pop("given_up") is None
-    back = wire.decode_event(json.dumps(said).encode())
+    back = codec.decode_event(json.dumps(said).encode())
     assert isinstance(back, StepClosed)
     assert back.given_up is None
 
@@ -68,13 +68,13 @@ def test_a_closed_step_from_before_it_said_why_it_was_given_up_is_read():
 def test_a_turn_from_before_it_said_what_it_takes_takes_nothing():
     said = json.loads(changed("step_opened"))
     said["turn"].pop("takes", None)
-    back = wire.decode_event(json.dumps(said).encode())
+    back = codec.decode_event(json.dumps(said).encode())
     assert isinstance(back, StepOpened)
     assert not back.turn.takes
 
 
 def test_a_field_of_a_later_version_is_no_error():
-    assert wire.decode_event(changed("run_started", something_new=1)) == SAMPLES[0]
+    assert codec.decode_event(changed("run_started", something_new=1)) == SAMPLES[0]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_field_of_a_later_version_is_no_error():
 )
 def test_a_line_that_is_no_event_is_refused(line: bytes):
     with pytest.raises(ValueError, match=r".+"):
-        wire.decode_event(line)
+        codec.decode_event(line)
 
 
 @pytest.mark.parametrize(
@@ -122,4 +122,4 @@ def test_a_line_that_is_no_event_is_refused(line: bytes):
 )
 def test_a_line_that_is_no_rollout_is_refused(line: bytes):
     with pytest.raises(ValueError, match=r".+"):
-        wire.decode_line(line)
+        codec.decode_line(line)

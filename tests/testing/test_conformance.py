@@ -11,20 +11,19 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.edit import Append, Replace
+from kept.core.llm import ToolAnswer
 from kept.core.objective import Objective
 from kept.core.ports import Journal, Model, Proposer, Runner, Schedule, Scorer, Sink, Tool
 from kept.core.proposal import Ask, Brief, Proposal, ProposerReply
 from kept.core.rollout import Failure, Pair, Rollout
 from kept.core.schedules.bandit import Bandit
-from kept.core.schedules.schedule import Pooling, RoundRobin, Turns
-from kept.core.tool import ToolAnswer
+from kept.core.schedules.round_robin import Pooling, RoundRobin, Turns
 from kept.evaluators.runners.function import FunctionRunner
-from kept.evaluators.scorers.recorded import RecordedScorer
+from kept.evaluators.scorers.composite import RecordedScorer
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
-from kept.store.best import BestFolder
-from kept.store.candidates import CandidateFolder
-from kept.store.results import ResultsFile
+from kept.store.candidate_files import BestFolder
+from kept.store.exports import CandidateFolder, ResultsFile
 from kept.testing import (
     Faults,
     ModelSuite,

@@ -8,9 +8,9 @@ from pathlib import Path
 import kept.testing
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, Job, Purpose, Rollout
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.testing import FakeClock, Faults, MemoryJournal, Pool, ScriptedEvaluator, ScriptedModel
 
 CANDIDATE = Candidate({"text": "a seed\n"})

@@ -11,7 +11,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.edit import Append
 from kept.core.event import Event
-from kept.core.model import ModelReply, ModelRequest, ToolOffer
+from kept.core.llm import ModelReply, ModelRequest, ToolAnswer, ToolOffer
 from kept.core.ports import (
     Gate,
     Journal,
@@ -28,9 +28,8 @@ from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Turn
 from kept.core.rollout import Failure, Job, Pair, Rollout
 from kept.core.score import Score
 from kept.core.state import State
-from kept.core.tool import ToolAnswer
 from kept.core.verdict import Verdict, View
-from kept.gates.common import asks_for
+from kept.gates._common import asks_for
 from kept.testing import (
     AcceptAll,
     GateSuite,
@@ -46,7 +45,7 @@ from kept.testing import (
     ToolSuite,
 )
 from kept.testing.journal import Record, RolloutRecord
-from kept.testing.suites import tool as tool_suite
+from kept.testing.suites import evaluators as tool_suite
 
 
 def failing_tests(suite: object) -> set[str]:

@@ -11,14 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
-from kept.adapters.starting import check_calls, check_own, limits_of, place
+from kept.adapters.arguments import check_calls, check_own, limits_of, place
 from kept.api import Result
 from kept.core.budget import Budget
 from kept.core.ports import Gate, Sink
 from kept.errors import SetupError
-from kept.recipes.importers.intake import Draft, write
-from kept.recipes.importers.promptfoo.choosing import Chosen
-from kept.recipes.importers.promptfoo.draft import draft_of
+from kept.recipes.importers import Draft, write
+from kept.recipes.importers.promptfoo.compile import Chosen, draft_of
 from kept.recipes.task.compile import compile_task
 from kept.run import gate_of
 from kept.run_sync import run_plan

@@ -14,22 +14,18 @@ from pathlib import Path
 from typing import Unpack
 from xml.etree import ElementTree
 
-from kept.adapters.cases import Data
-from kept.adapters.prompting import component_prompt
-from kept.adapters.records import findings_in, trace_of
-from kept.adapters.reflecting import Reflecting
-from kept.adapters.starting import OwnTerms, check_own, start
-from kept.adapters.writers import author_of
+from kept.adapters.arguments import Data, OwnTerms, check_own, start
+from kept.adapters.reflection import Reflecting, author_of, component_prompt, findings_in, trace_of
 from kept.api import Result
 from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case, Cases, split_cases
 from kept.core.ports import Proposer, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
-from kept.core.words import count
+from kept.core.text import count
 from kept.errors import SetupError
 from kept.recipes.function.compile import ProposerLike, make_proposers, parse_ratio
-from kept.recipes.task.hashing import digest
+from kept.recipes.task.make_coding_agent import digest
 from kept.sandbox.command import Command, Exit, Network, View
 from kept.sandbox.workspace import Scratch
 from kept.store.home import Home

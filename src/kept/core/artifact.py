@@ -1,15 +1,90 @@
-"""What may change, and one frozen snapshot of it.
+"""Stretches of an artifact that no edit may touch, and whether one did.
+
+Their text stays, and how many there are, and in which order. Pure.
+
+What may change, and one frozen snapshot of it.
 
 An `Artifact` is a named text with its rules; `Rules` are the rules of a run; a `Candidate` is the
 content of all artifacts at once. Nothing here reads or writes files.
+
+Where a named value stands inside a text.
+
+A `Locator` answers with the span of the value, so that setting it changes those characters and
+nothing else: comments, order and spacing stay. The one here knows `key = value` and `key: value`
+lines; recipes that edit nested formats bring their own.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Literal
 
-from kept.core.protect import Protected
+_END_OF_LINE = re.compile(r"[ \t]*\n?")
+
+
+def uncommented(text: str) -> str:
+    """A text of Markdown as who works by it reads it: without comments, such as markers."""
+    # no pattern: each comment that is never closed would cost one more pass over the text
+    parts: list[str] = []
+    at = 0
+    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
+        parts.append(text[at:start])
+        rest = _END_OF_LINE.match(text, end + 3)
+        at = rest.end() if rest else end + 3
+    return "".join((*parts, text[at:])).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """From one marker to the next other one, markers included."""
+
+    begin: str
+    end: str
+
+    def __str__(self) -> str:
+        return f"inside `{self.begin}` … `{self.end}`"
+
+    def stretches(self, text: str) -> list[str]:
+        """Every such stretch of a text."""
+        found: list[str] = []
+        at = 0
+        while (start := text.find(self.begin, at)) >= 0:
+            stop = text.find(self.end, start + len(self.begin))
+            # a region that never closes protects the rest of the text
+            at = len(text) if stop < 0 else stop + len(self.end)
+            found.append(text[start:at])
+        return found
+
+    def touched(self, before: str, after: str) -> bool:
+        """Whether a change of a text is one of these stretches too."""
+        # a loose end marker protects nothing by itself, but who reads the file may stop at it
+        loose = before.count(self.end) != after.count(self.end)
+        return loose or self.stretches(before) != self.stretches(after)
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A section of Markdown, from its heading to the next one that is not below it."""
+
+    title: str
+
+    def __str__(self) -> str:
+        return f"the section `{self.title}`"
+
+    def stretches(self, text: str) -> list[str]:
+        """Every section of this title, without the space behind it."""
+        from kept.core.text import section_texts  # slow to import, and seldom needed
+
+        return [section.rstrip() for section in section_texts(text, self.title)]
+
+    def touched(self, before: str, after: str) -> bool:
+        """Whether a change of a text is one of these sections too."""
+        return self.stretches(before) != self.stretches(after)
+
+
+Protected = Region | Heading
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +247,84 @@ def _content_id(texts: Mapping[str, str], blobs: Mapping[str, str]) -> str:
             digest.update(name)
             digest.update(body)
     return digest.hexdigest()[:16]
+
+
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A value found: where it stands, and how a new one is to be written there."""
+
+    start: int
+    end: int
+    render: Callable[[Value], str]
+
+
+@dataclass(frozen=True, slots=True)
+class NoSpan:
+    """A value not found, and why."""
+
+    why: Literal["target missing", "ambiguous"]
+    detail: str
+
+
+Locator = Callable[[str, str, str], Span | NoSpan]
+"""(path, text, key) to the span of the key's value."""
+
+# A comment needs a space before its `#`, as in YAML. In Python a name may carry its type, and an
+# argument ends in a comma.
+_VALUE = r"""(?P<value>"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s#](?:[^#\n]|(?<=\S)\#)*?|)"""
+_REST = r"[ \t]*(?:(?<=\s)\#[^\n]*)?\r?$"
+_LINE = re.compile(rf"^[ \t]*(?P<key>[\w.\-]+)[ \t]*[=:][ \t]*{_VALUE}{_REST}", re.MULTILINE)
+_PYTHON_LINE = re.compile(
+    rf"^[ \t]*(?P<key>\w+)[ \t]*(?::[^=#\n]+)?=(?!=)[ \t]*{_VALUE},?{_REST}", re.MULTILINE
+)
+
+
+def locate_line_value(path: str, text: str, key: str) -> Span | NoSpan:
+    """Find `key = value` or `key: value`, standing on a line of its own, exactly once."""
+    python = path.endswith(".py")
+    pattern = _PYTHON_LINE if python else _LINE
+    found = [match for match in pattern.finditer(text) if match["key"] == key]
+    if not found:
+        return NoSpan("target missing", f"no line `{key} = …` or `{key}: …` in {path}")
+    if len(found) > 1:
+        lines = ", ".join(str(text.count("\n", 0, match.start()) + 1) for match in found)
+        return NoSpan("ambiguous", f"`{key}` stands on lines {lines} of {path}")
+    start, end = found[0].span("value")
+    quote = text[start] if start < end and text[start] in "\"'" else ""
+    # an empty value brings the space that keeps it from its colon and from the comment behind it
+    before = " " if start == end and text[start - 1] == ":" else ""
+    after = " " if start == end and text[start : start + 1] == "#" else ""
+    style = "title" if python else "lower"
+
+    def render(value: Value) -> str:
+        return before + render_value(value, quote=quote, booleans=style) + after
+
+    return Span(start, end, render)
+
+
+def render_value(
+    value: Value, *, quote: str = "", booleans: Literal["title", "lower"] = "lower"
+) -> str:
+    """Write a value as the text around it would."""
+    if isinstance(value, bool):
+        return str(value) if booleans == "title" else str(value).lower()
+    if isinstance(value, str):
+        return _render_text(value, quote)
+    shown = repr(value)
+    # YAML 1.1 reads `1e-05` as a word, and `1.0e-05` as the number it is
+    return shown.replace("e", ".0e") if "e" in shown and "." not in shown else shown
+
+
+def _render_text(value: str, quote: str) -> str:
+    """A text that stays on its line and reads back as it is, where quotes can do that."""
+    plain = value == value.strip() and not value.startswith(("#", '"', "'")) and " #" not in value
+    if quote == "'" and "'" not in value and "\\" not in value and value.isprintable():
+        return f"'{value}'"
+    if quote == "" and plain and not any(c in value for c in "\r\n"):
+        return value
+    for raw, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        value = value.replace(raw, escaped)
+    return f'"{value}"'

@@ -7,7 +7,7 @@ error.
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kept.core.words import are, count
+from kept.core.text import are, count
 
 StopKind = Literal[
     "iterations",

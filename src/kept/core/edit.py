@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 from unicodedata import combining
 
-from kept.core.artifact import Candidate, Rules
-from kept.core.differ import changes
-from kept.core.protect import Region
-from kept.core.values import Locator, NoSpan, Value, locate_line_value
+from kept.core.artifact import Candidate, Locator, NoSpan, Region, Rules, Value, locate_line_value
+from kept.core.text import changes
 
 
 class _Edit:

@@ -2,16 +2,36 @@
 
 Every record carries its `kind`, so that a line can be read without knowing what to expect, and the
 time it was written, which nothing that decides may look at.
+
+The eight stages that every iteration goes through, found in the records of a step.
+
+The journal has a record for each thing that happened; `RECORDS` says which of them shows which
+stage, and `stages_of` tells a step stage by stage.
+
+A step: while it is open, and what is remembered of it when it has closed.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
+from kept.core.alpha import Ledger
 from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
 from kept.core.edit import EditReport
-from kept.core.proposal import Reply, Turn
-from kept.core.score import Evaluation
+from kept.core.objective import Objective
+from kept.core.proposal import (
+    Claim,
+    ClosedStep,
+    Measure,
+    Note,
+    Proposal,
+    ProposerFailed,
+    Prove,
+    Reply,
+    Skip,
+    Turn,
+)
+from kept.core.score import Checked, Evaluation, check_constraints
 from kept.core.verdict import Verdict
 
 SCHEMA = 1
@@ -109,3 +129,148 @@ class RunStopped:
 
 
 Event = RunStarted | RunResumed | StepOpened | Proposed | StepClosed | RunStopped
+
+
+RECORDS: Mapping[str, str] = {
+    "load_task": "run_started",
+    "snapshot_baseline": "step_opened",
+    "mutate_artifacts": "proposed",
+    "run_candidate": "call",
+    "score_candidate": "rollout",
+    "validate_constraints": "step_closed",
+    "decide": "step_closed",
+    "log_iteration": "step_closed",
+}
+"""Stage to the kind of its record: `call` and `rollout` stand in rollouts.jsonl."""
+
+NOT_REACHED = "not reached"
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecords:
+    """What the journal holds of a closed step, rollouts apart."""
+
+    started: RunStarted
+    opened: StepOpened
+    proposed: Proposed | None
+    closed: StepClosed
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """What was measured of its candidate to decide; None when nothing was."""
+        mine = [e for e in self.closed.evaluations if e.candidate == self.closed.candidate]
+        return next((e for e in mine if e.purpose == "decide"), mine[0] if mine else None)
+
+    def checked(self, objective: Objective) -> tuple[Checked, ...]:
+        """Every constraint against what was measured; empty when nothing was."""
+        return check_constraints(self.evaluation, objective) if self.evaluation else ()
+
+
+class Stage(NamedTuple):
+    """One stage of a step."""
+
+    name: str
+    t: float | None
+    """When it was recorded: of `run_candidate` its beginning; None where it was not reached."""
+    what: str
+
+
+def stages_of(step: StepRecords, objective: Objective) -> tuple[Stage, ...]:
+    """A step, stage by stage."""
+    told = dict(_told(step, objective))
+    times = {
+        "run_started": step.started.t,
+        "step_opened": step.opened.t,
+        "proposed": step.proposed.t if step.proposed else None,
+        "step_closed": step.closed.t,
+    }
+    # a step closes after it is decided: earlier ones close first
+    own = step.closed.times
+    return tuple(
+        Stage(name, own.get(name, times.get(kind)), told.get(name, NOT_REACHED))
+        for name, kind in RECORDS.items()
+    )
+
+
+def _told(step: StepRecords, objective: Objective) -> Iterator[tuple[str, str]]:
+    closed, evaluation = step.closed, step.evaluation
+    yield "load_task", f"inputs {', '.join(f'{k} {v}' for k, v in step.started.inputs.items())}"
+    yield "snapshot_baseline", f"incumbent {closed.incumbent}"
+    if step.proposed is not None:
+        yield "mutate_artifacts", _mutation(step.proposed, closed)
+    if evaluation is not None:
+        failed = f", {evaluation.failed} failed" if evaluation.failed else ""
+        failed += f", {evaluation.missing} without an answer" if evaluation.missing else ""
+        yield "run_candidate", f"rollouts {evaluation.asked}{failed}"
+        means = (f"{name} {tally.mean:.6g}" for name, tally in evaluation.metrics.items())
+        yield "score_candidate", ", ".join(means) or evaluation.first_failure
+        yield "validate_constraints", _constraints(step.checked(objective))
+    yield "decide", f"{closed.verdict.outcome}: {closed.verdict.words}"
+    yield "log_iteration", f"step {closed.step}"
+
+
+def _mutation(proposed: Proposed, closed: StepClosed) -> str:
+    match proposed.reply:
+        case Proposal():
+            took = sum(report.fate == "applied" for report in closed.reports)
+            return f"{took} of {len(closed.reports)} edits applied: candidate {closed.candidate}"
+        case Note():
+            return "a note"
+        case Skip(why=why):
+            return f"nothing: {why}"
+        case ProposerFailed(failure=failure):
+            return f"failed: {failure.message}"
+        case Prove() | Claim() | Measure():
+            return "nothing: a measurement"
+
+
+def _constraints(checked: tuple[Checked, ...]) -> str:
+    words = (f"{one} ({'holds' if one.holds else 'broken'})" for one in checked)
+    return "; ".join(words) or "none"
+
+
+class OpenStep(NamedTuple):
+    """A step without a verdict."""
+
+    step: int
+    turn: Turn
+    incumbent: str
+    """What it is judged against: moves on when an earlier step is kept."""
+    rollouts_at: int
+    rebases: int = 0
+    reply: Reply | None = None
+    """None while the proposer is at work."""
+    spend: Spend = NOTHING
+    ledger: Ledger = Ledger()
+    """As it was when this step was given its level; nothing that is open is in it. That
+    repeats differ, however, is told to every open step as soon as it is known."""
+
+
+def closed_step(step: OpenStep, event: StepClosed, alone: bool) -> ClosedStep:
+    """What a step came to; `alone` where there is one case, which everyone may see."""
+    own = [e for e in event.evaluations if e.candidate == event.candidate]
+    mine = {e.purpose: e.loss for e in own}
+    verdict = event.verdict
+    if verdict.private and not alone:
+        # the state is what briefs are made of, and a deciding case is not for proposers
+        verdict = replace(verdict, private="")
+    return ClosedStep(
+        step=step.step,
+        turn=step.turn,
+        incumbent=event.incumbent,
+        candidate=event.candidate,
+        proposal=step.reply if isinstance(step.reply, Proposal) else None,
+        reports=event.reports,
+        verdict=verdict,
+        loss=mine.get("decide", mine.get("measure", mine.get("promote"))),
+        rollouts=sum([e.asked for e in own]),
+        usd=sum([e.usd for e in own]) + step.spend.usd,
+        skip=step.reply if isinstance(step.reply, Skip) else None,
+    )
+
+
+def screened(event: StepClosed) -> tuple[tuple[str, float], ...]:
+    """The mean loss of its candidate on each train case that it was screened on."""
+    mine = (e for e in event.evaluations if e.candidate == event.candidate)
+    shown = next((e for e in mine if e.purpose == "screen"), None)
+    return () if shown is None else tuple((case, t.mean) for case, t in shown.cases.items())

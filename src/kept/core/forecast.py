@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from kept.core.case import Case
 from kept.core.plan import Plan
 from kept.core.ports import Building, Measuring
-from kept.core.schedules.schedule import MEASURE, OF_THE_RUN, Pooling
+from kept.core.schedules.round_robin import MEASURE, OF_THE_RUN, Pooling
 from kept.core.verdict import Side, Verdict, View
 
 MOST_OPEN = 32

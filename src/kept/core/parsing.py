@@ -2,7 +2,7 @@
 
 The parsers of the libraries below have no bounds of their own, or bounds that depend on how full
 the stack is; some recurse in C and end the process. Everything that reads foreign JSON, TOML or
-regular expressions goes through here; YAML goes through `kept.spec.libyaml`, office files and web
+regular expressions goes through here; YAML goes through `kept.spec.yaml`, office files and web
 pages through `kept.evaluators.tools.documents`, JSON schemas through `kept.sandbox.json_schema`.
 """
 

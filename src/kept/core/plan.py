@@ -3,13 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kept.core.artifact import Candidate, Rules
+from kept.core.artifact import Candidate, Locator, Rules, locate_line_value
 from kept.core.budget import Budget
-from kept.core.case import Cases
-from kept.core.labels import Labels
+from kept.core.case import Cases, Labels
 from kept.core.objective import Objective
 from kept.core.ports import Gate, Guard, Journal, Probe, Proposer, Runner, Schedule, Scorer, Sink
-from kept.core.values import Locator, locate_line_value
 
 SKILL = "skill"
 """The recipe that trains a skill, and the fact that tells by which config."""

@@ -9,14 +9,12 @@ from typing import Protocol, TypeVar, runtime_checkable
 from kept.core.artifact import Candidate
 from kept.core.budget import StopReason
 from kept.core.case import Case
-from kept.core.embedding import Embedded
 from kept.core.event import Event
-from kept.core.model import ModelReply, ModelRequest, ToolOffer
+from kept.core.llm import Embedded, ModelReply, ModelRequest, ToolAnswer, ToolOffer
 from kept.core.proposal import Ask, Brief, ProposerReply, Turn
 from kept.core.rollout import Failure, Job, Rollout, TraceItem, Usage
 from kept.core.score import Outcome, Score
 from kept.core.state import State
-from kept.core.tool import ToolAnswer
 from kept.core.verdict import Verdict, View
 
 

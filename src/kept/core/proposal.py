@@ -1,24 +1,103 @@
-"""What a proposer is given and what it may answer.
+"""Near misses: proposals that look good, and are too small to be proven one by one.
+
+Put together they may be large enough, and what is large is cheap to prove. The pool holds which
+steps they came from and what each is thought to be worth, in standard deviations of one draw.
+
+What a proposer is given and what it may answer.
 
 A proposer is a function of its brief: it remembers nothing between calls. When it needs rollouts it
 answers with an `Ask`, and is called again with the same brief and the answers added.
+
+What a gate has asked for in one dialogue: whoever answers it adds to this, Ask by Ask.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kept.core.artifact import Candidate, Rules
-from kept.core.case import Case
+from kept.core.case import Case, Labels
+from kept.core.containers import Log
 from kept.core.edit import Edit, EditReport
-from kept.core.grow import Log
-from kept.core.labels import Labels
 from kept.core.objective import Objective
-from kept.core.pool import Pool
 from kept.core.rollout import Failure, Pair, Purpose, TraceItem
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
+
+MERGE = "merge"
+"""The proposer that puts the pool together."""
+
+
+MORE = 0.05
+"""By which what builds on another must be better, in standard deviations of one draw: what that is
+worth carries it through the screen, and half of what adds nothing would look better by chance."""
+
+
+class NearMiss(NamedTuple):
+    """A step whose proposal is worth a race together with others."""
+
+    step: int
+    estimate: float
+    losses: tuple[tuple[str, float], ...] = ()
+    """Its mean loss on each train case that it was screened on."""
+    alone: bool = False
+    """Whether it is raced by itself: together with others it came to nothing."""
+
+
+Pool = tuple[NearMiss, ...]
+
+
+def strongest(pool: Pool) -> dict[str, NearMiss]:
+    """Of every train case, the near miss that does best on it, the earliest of equals."""
+    found: dict[str, tuple[float, NearMiss]] = {}
+    for miss in pool:
+        for case, loss in miss.losses:
+            if case not in found or loss < found[case][0]:
+                found[case] = (loss, miss)
+    return {case: miss for case, (_, miss) in found.items()}
+
+
+def joined(pool: Pool, miss: NearMiss, parent: tuple[int, float] | None) -> Pool:
+    """The pool with one more; of what builds on another step, with that step's estimate.
+
+    The better one takes the place of what it builds on, of which it has all edits; one that is no
+    better is left out. Where what it builds on is with another by now, its own part counts.
+    """
+    if parent is None:
+        return (*pool, miss)
+    step, estimate = parent
+    more = miss.estimate - estimate
+    if more < MORE:
+        return pool
+    before = next((one.estimate for one in pool if one.step == step), 0.0)
+    others = tuple(one for one in pool if one.step != step)
+    return (*others, miss._replace(estimate=before + more))
+
+
+def ripe(pool: Pool, goal: float, most: int) -> bool:
+    """Whether the pool is worth a race: enough together, enough of them, or one by itself."""
+    return (
+        any(miss.alone for miss in pool)
+        or sum(miss.estimate for miss in pool) >= goal
+        or len(pool) >= most
+    )
+
+
+def raced(pool: Pool, members: tuple[int, ...], kept: bool, gain: float) -> Pool:
+    """The pool after some of it were raced as one.
+
+    Where they fell short of proof and yet gained, the better half gets another chance. Where they
+    did not gain, one may undo the other: the best of them is tried alone.
+    """
+    mine = [miss for miss in pool if miss.step in members]
+    others = tuple(miss for miss in pool if miss.step not in members)
+    if kept or len(mine) < 2:
+        return others
+    mine.sort(key=lambda miss: (-miss.estimate, miss.step))
+    if gain <= 0:
+        return (*others, mine[0]._replace(alone=True))
+    return (*others, *mine[: len(mine) // 2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +330,23 @@ def derive_seed(run_seed: int, phase: str, step: int) -> int:
     """A seed of its own for every step, so that no two steps repeat the same draws."""
     digest = hashlib.sha256(f"{run_seed}\0{phase}\0{step}".encode()).digest()
     return int.from_bytes(digest[:6], "big")
+
+
+Asked = dict[tuple[str, Purpose], tuple[Pair, ...]]
+"""Pairs by candidate and purpose, in the order in which they were asked for."""
+
+
+def note_asked(asked: Asked, asks: Iterable[Ask]) -> Asked:
+    """Add Asks to what was asked before; the pairs among them that are new."""
+    fresh: Asked = {}
+    for ask in asks:
+        key = (ask.candidate, ask.purpose)
+        before = asked.get(key, ())
+        more = tuple(dict.fromkeys(ask.pairs))
+        if before:
+            seen = set(before)
+            more = tuple(pair for pair in more if pair not in seen)
+        if more:
+            asked[key] = before + more
+            fresh[key] = fresh.get(key, ()) + more
+    return fresh

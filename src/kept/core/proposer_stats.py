@@ -7,10 +7,9 @@ candidate and of the calls behind it: what is run on the incumbent serves all, a
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kept.core.grow import Log
-from kept.core.lineage import judged_whole, kept_since, line_of
-from kept.core.pool import MERGE, Pool
-from kept.core.proposal import ClosedStep
+from kept.core.containers import Log
+from kept.core.near_misses import judged_whole, kept_since, line_of
+from kept.core.proposal import MERGE, ClosedStep, Pool
 
 DISCOUNT = 0.5
 """What a gain on train cases counts while its near miss waits; nearly half of such is luck."""

@@ -8,8 +8,7 @@ and after a run that stopped for an outage, when it is taken up again.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kept.core.pool import MERGE
-from kept.core.proposal import Proposal, ProposerFailed, Reply, Turn
+from kept.core.proposal import MERGE, Proposal, ProposerFailed, Reply, Turn
 from kept.core.verdict import UNMEASURED, Verdict
 
 AGAIN = 1

@@ -10,23 +10,35 @@ from typing import Any, NamedTuple, assert_never
 from kept.core import retry_turns as losing
 from kept.core.alpha import Ledger
 from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
+from kept.core.containers import Log, Seen
 from kept.core.event import (
     Event,
+    OpenStep,
     Proposed,
     RunResumed,
     RunStarted,
     RunStopped,
     StepClosed,
     StepOpened,
+    closed_step,
+    screened,
 )
-from kept.core.final import AHEAD, finalists, settled
-from kept.core.grow import Log, Seen
-from kept.core.lineage import judged_whole
-from kept.core.pool import MERGE, NearMiss, Pool, joined, raced
-from kept.core.proposal import Claim, ClosedStep, Note, Proposal, Prove, Skip
+from kept.core.near_misses import AHEAD, finalists, judged_whole, settled
+from kept.core.proposal import (
+    MERGE,
+    Claim,
+    ClosedStep,
+    NearMiss,
+    Note,
+    Pool,
+    Proposal,
+    Prove,
+    Skip,
+    joined,
+    raced,
+)
 from kept.core.proposer_stats import Brought, all_asked_again, with_step
 from kept.core.score import Evaluation
-from kept.core.step import OpenStep, closed_step, screened
 
 MOST_BARS = 2
 """Of those kept as better since the best moved; each costs draws of its own."""

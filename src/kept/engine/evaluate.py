@@ -11,18 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from kept.core.budget import StopReason
+from kept.core.containers import make
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal
 from kept.core.proposal import Ask
-from kept.core.quick import make
 from kept.core.rollout import FREE, Failure, Job, Pair, Purpose
 from kept.core.score import Outcome
-from kept.engine.attempt import Attempts
-from kept.engine.known import Known, answered
-from kept.engine.purse import Halt, Purse
-from kept.engine.room import Room
-from kept.engine.silence import TRIALS, Silence
-from kept.engine.work import Order, Queue, Work
+from kept.engine.budget import Halt, Purse, Room
+from kept.engine.replay import Known, answered
+from kept.engine.rollout import Attempts, Order, Queue, Work
+from kept.engine.stop import TRIALS, Silence
 from kept.errors import JournalError, RunError
 
 LAST = 5.0

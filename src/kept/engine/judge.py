@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kept.core.alpha import Ledger
-from kept.core.answers import Answers
 from kept.core.artifact import Candidate
-from kept.core.asked import Asked, note_asked
+from kept.core.containers import Seen
 from kept.core.edit import (
     Applied,
     Edit,
@@ -22,11 +21,11 @@ from kept.core.edit import (
     not_shorter,
     partly_applied,
 )
-from kept.core.grow import Seen
 from kept.core.plan import Plan
 from kept.core.ports import Claiming, Clock, Measuring, Proving
 from kept.core.proposal import (
     Ask,
+    Asked,
     Claim,
     Measure,
     Note,
@@ -36,13 +35,14 @@ from kept.core.proposal import (
     Reply,
     Skip,
     Turn,
+    note_asked,
 )
 from kept.core.rollout import Pair, Purpose
-from kept.core.score import Evaluation, Outcome, blamed, losses_of, summarize, ties_of
+from kept.core.score import Answers, Evaluation, Outcome, blamed, losses_of, summarize, ties_of
+from kept.core.text import count
 from kept.core.verdict import Side, Verdict, View
-from kept.core.words import count
 from kept.engine.evaluate import Evaluator
-from kept.engine.known import Known
+from kept.engine.replay import Known
 from kept.errors import RunError
 
 NOTHING = Proposal(())

@@ -12,26 +12,22 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from kept.core.budget import Spend, StopReason, out_of_time
-from kept.core.event import Event, RunStopped, StepClosed, StepOpened
-from kept.core.final import finalists
-from kept.core.lineage import edits_without, kept_since
+from kept.core.event import Event, OpenStep, RunStopped, StepClosed, StepOpened
+from kept.core.near_misses import edits_without, finalists, kept_since
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Sink
 from kept.core.proposal import Proposal, Turn, proposal_scope
 from kept.core.rollout import FREE, Job
-from kept.core.schedules.schedule import budget_stop, too_many_failures
+from kept.core.schedules.round_robin import budget_stop, too_many_failures
 from kept.core.state import GIVEN_UP, State, advance
-from kept.core.step import OpenStep
+from kept.core.text import count
 from kept.core.verdict import Verdict
-from kept.core.words import count
+from kept.engine.budget import Halt, Purse, past_of
 from kept.engine.evaluate import LAST, Evaluator
-from kept.engine.interrupt import Interrupt
 from kept.engine.judge import Ground, Judge, Judged, duplicate
-from kept.engine.known import Known, answered
-from kept.engine.past import past_of
 from kept.engine.propose import Proposing
-from kept.engine.purse import Halt, Purse
-from kept.engine.stopping import dead_end, true_end
+from kept.engine.replay import Known, answered
+from kept.engine.stop import Interrupt, dead_end, true_end
 from kept.errors import JournalError, KeptError
 
 GRACE = 30.0

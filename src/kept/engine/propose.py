@@ -8,8 +8,8 @@ from dataclasses import replace
 from kept.core.artifact import Candidate
 from kept.core.budget import StopReason
 from kept.core.event import Proposed
-from kept.core.exchange import CASE, EXPECTED
-from kept.core.lineage import on_top
+from kept.core.llm import CASE, EXPECTED
+from kept.core.near_misses import on_top
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Proposer
 from kept.core.proposal import (
@@ -26,11 +26,9 @@ from kept.core.proposal import (
 )
 from kept.core.rollout import Failure, TraceItem
 from kept.core.state import State
+from kept.engine.budget import Halt, Till, spend_on
 from kept.engine.evaluate import Evaluator
-from kept.engine.known import Known
-from kept.engine.purse import Halt, spend_on
-from kept.engine.scope import JournalScope
-from kept.engine.till import Till
+from kept.engine.replay import JournalScope, Known
 from kept.errors import KeptError, RunError
 
 

@@ -8,9 +8,9 @@ from math import sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
-from kept.core.answers import NO_ANSWERS, Answers
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
+from kept.core.score import NO_ANSWERS, Answers
 from kept.core.verdict import Side, View
 
 WIDE = NormalDist().inv_cdf(0.975)

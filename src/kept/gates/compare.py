@@ -4,31 +4,41 @@ The case is the unit: repeats only sharpen its mean. The gate looks after one pa
 after two, four and so on, and stops as soon as it can tell, or more passes would not help. What is
 risked on saying `better` falsely is shared by all challengers and all looks, and so is what is
 risked on saying `worse` or `not better`. Never a keep: a comparison changes nothing.
+
+What a comparison on these cases could show, from the noise of the seed alone.
+
+How much the effect of a challenger differs from case to case, nobody can know before it has run. So
+there are two forecasts: of one that helps all cases alike, and of one whose scores have nothing to
+do with the seed's, case by case. Its cases then differ from the seed's as much as two draws of
+cases do, and by how much cases differ is taken from above.
 """
 
 from dataclasses import dataclass, replace
 from math import ceil, isfinite, log
+from typing import NamedTuple
 
-from kept.core.answers import Answers
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
+from kept.core.score import Answers
 from kept.core.verdict import Side, Verdict, VerdictCode, View
+from kept.gates._common import MIN_COVERAGE, broken_constraint, not_comparable
 from kept.gates._pairs import draws, missing_asks, pair_gains, shuffled
-from kept.gates.bets import evidence
-from kept.gates.case_level import SURE
-from kept.gates.common import MIN_COVERAGE, broken_constraint, not_comparable
-from kept.gates.detect import (
+from kept.gates._statistics import (
+    SURE,
     Spread,
+    bounds,
     cases_needed,
+    chance,
     chance_above,
+    detectable,
+    evidence,
     noise_of,
     passes_needed,
     reach,
+    share_at_most,
     variance,
     variance_at_most,
 )
-from kept.gates.shares import share_at_most
-from kept.gates.subsets import bounds, chance
 
 PURPOSE: Purpose = "measure"
 
@@ -355,3 +365,28 @@ def _shown(gain: float) -> str:
     if not isfinite(gain):
         return "?"
     return f"{gain:+,.0f}" if abs(gain) >= 1000 else f"{gain:+.3g}"
+
+
+class Forecast(NamedTuple):
+    """What so many passes could show."""
+
+    passes: int
+    rollouts: int
+    alike: float
+    """The gain that is found four times out of five, where it is the same on every case."""
+    worst: float
+    """The same where a challenger's scores have nothing to do with the seed's."""
+
+
+def forecasts(gate: Compare, cases: int, noise: float, widest: float) -> list[Forecast]:
+    """One for each number of passes after which it looks; one alone where there is no noise."""
+    whole = [size // cases for size in looks(cases, gate.most) if size >= cases]
+    found: list[Forecast] = []
+    for passes in whole if noise else whole[:1]:
+        level = gate.final(cases, passes)
+        alike, worst = (
+            detectable(Spread(2 * noise, effect), cases, passes, level)
+            for effect in (0.0, 2 * widest)
+        )
+        found.append(Forecast(passes, (1 + gate.challengers) * passes * cases, alike, worst))
+    return found

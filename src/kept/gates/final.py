@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from kept.core.answers import Answers
-from kept.core.final import AHEAD, ENTERED
+from kept.core.near_misses import AHEAD, ENTERED
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair
+from kept.core.score import Answers
+from kept.core.text import count, p_words
 from kept.core.verdict import Side, Verdict, View
-from kept.core.words import count, p_words
+from kept.gates._common import forbidden, interval_figures, not_comparable
 from kept.gates._pairs import draws, missing_asks, shuffled
-from kept.gates.case_level import interval, risk_of
-from kept.gates.claiming import interval_figures
-from kept.gates.common import forbidden, not_comparable
+from kept.gates._statistics import interval, risk_of
 
 FEWEST = 2
 """Passes without which noise and luck could not be told apart, and finalists that stay."""

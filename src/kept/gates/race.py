@@ -14,9 +14,19 @@ from typing import ClassVar
 from kept.core.alpha import left, level
 from kept.core.proposal import Ask
 from kept.core.rollout import Purpose
-from kept.core.schedules.schedule import MOST_PROOFS
+from kept.core.schedules.round_robin import MOST_PROOFS
+from kept.core.text import count, p_words
 from kept.core.verdict import Verdict, View
-from kept.core.words import count, p_words
+from kept.gates._common import (
+    SCREEN_RISK,
+    claimed,
+    difference,
+    forbidden,
+    interval_figures,
+    measured,
+    not_comparable,
+    not_measured,
+)
 from kept.gates._pairs import (
     Gains,
     alike,
@@ -30,16 +40,19 @@ from kept.gates._pairs import (
     shuffled,
     tenure_of,
 )
-from kept.gates.baseline import measured
-from kept.gates.bets import evidence, odds
-from kept.gates.case_level import Interval, case_gains, interval, risk_of, sign_test
-from kept.gates.claiming import claimed, interval_figures, not_measured
-from kept.gates.common import forbidden, not_comparable
+from kept.gates._statistics import (
+    Interval,
+    case_gains,
+    evidence,
+    interval,
+    odds,
+    risk_of,
+    sign_test,
+)
 from kept.gates.expected_cost import proof_passes, raced, screened
 from kept.gates.final import Final, Level
 from kept.gates.screen import Screen
 from kept.gates.simplify import Simplify
-from kept.gates.ties import SCREEN_RISK, difference
 
 
 @dataclass(frozen=True, slots=True)

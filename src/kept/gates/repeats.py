@@ -15,14 +15,12 @@ from kept.core.alpha import level
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
 from kept.core.score import Evaluation
+from kept.core.text import count
 from kept.core.verdict import Side, Verdict, View
-from kept.core.words import count
+from kept.gates._common import forbidden, not_comparable, unanswered
 from kept.gates._pairs import TENURE, draws, missing_asks
-from kept.gates.agreeing import agreeing
-from kept.gates.bets import evidence, odds
-from kept.gates.case_level import risk_of
-from kept.gates.common import forbidden, not_comparable, unanswered
-from kept.gates.strict import Strict
+from kept.gates._statistics import agreeing, evidence, odds, risk_of
+from kept.gates.seed_rules import Strict
 
 VARIES = {"varies": 1.0}
 """The mark of a verdict from which on repeats are known to differ."""

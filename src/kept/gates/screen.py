@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kept.core.answers import Answers
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair
+from kept.core.score import Answers
+from kept.core.text import count
 from kept.core.verdict import Verdict, View
-from kept.core.words import count
+from kept.gates._common import not_comparable
 from kept.gates._pairs import (
     alike,
     answers,
@@ -25,7 +26,6 @@ from kept.gates._pairs import (
     shuffled,
     tenure_of,
 )
-from kept.gates.common import not_comparable
 
 GLANCE = 4
 """Cases that a proposal meets first where there is no noise."""

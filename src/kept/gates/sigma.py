@@ -12,12 +12,12 @@ from typing import Literal, NamedTuple
 from kept.core.proposal import Ask
 from kept.core.score import Evaluation, Tally
 from kept.core.verdict import Verdict, View
-from kept.gates.baseline import measured
-from kept.gates.common import (
+from kept.gates._common import (
     MIN_COVERAGE,
     asks_for,
     forbidden,
     losses,
+    measured,
     not_comparable,
     say_coverage,
 )

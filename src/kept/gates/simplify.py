@@ -14,8 +14,9 @@ from typing import NamedTuple
 from kept.core.alpha import level
 from kept.core.proposal import Ask
 from kept.core.rollout import Purpose
+from kept.core.text import count
 from kept.core.verdict import Side, Verdict, View
-from kept.core.words import count
+from kept.gates._common import TIE, difference, forbidden, not_comparable
 from kept.gates._pairs import (
     Gains,
     alike,
@@ -29,14 +30,21 @@ from kept.gates._pairs import (
     shuffled,
     tenure_of,
 )
-from kept.gates.bets import evidence, odds
-from kept.gates.case_level import case_gains
-from kept.gates.common import forbidden, not_comparable
-from kept.gates.detect import Spread, cases_needed, chance_above, noise_of, variance
+from kept.gates._statistics import (
+    Spread,
+    bounds,
+    case_gains,
+    cases_needed,
+    chance,
+    chance_above,
+    chance_of,
+    evidence,
+    noise_of,
+    odds,
+    share_at_most,
+    variance,
+)
 from kept.gates.screen import GLANCE, Screen
-from kept.gates.shares import chance_of, share_at_most
-from kept.gates.subsets import bounds, chance
-from kept.gates.ties import TIE, difference
 
 ROUNDING = 1e-9
 """A loss that is this much above the margin is the margin."""

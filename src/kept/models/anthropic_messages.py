@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, convert
 
-from kept.core.model import Finish, Image, Message, ModelRequest, ToolCall, parts_of
-from kept.models.speech import Habits, Heard, Taken, is_count, mapping
+from kept.core.llm import Finish, Image, Message, ModelRequest, ToolCall, parts_of
+from kept.models.protocol import Habits, Heard, Taken, is_count, mapping
 
 _FINISH: Mapping[str, Finish] = {
     "end_turn": "stop",

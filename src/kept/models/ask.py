@@ -5,12 +5,12 @@ import hashlib
 import time
 from dataclasses import fields, replace
 
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.ports import Model, Scope
 from kept.core.rollout import FREE, Failure
-from kept.core.words import count
+from kept.core.text import count
 from kept.models.cache import CachedModel
-from kept.models.pricing import worst_usd
+from kept.models.prices import worst_usd
 from kept.models.scripted import ScriptedModel
 from kept.models.structured_output import ANY, ReplyRules, settle
 

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import msgspec
 
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import FREE, Failure
 from kept.errors import SetupError
-from kept.models.pricing import usual_usd, worst_usd
-from kept.models.probe import Probe
-from kept.store.files import SPACE, database_trouble
+from kept.models.client import Probe
+from kept.models.prices import usual_usd, worst_usd
+from kept.store.candidate_files import SPACE, database_trouble
 
 VERSION = 1
 """Of the file; Kept drops the replies of an earlier one."""

@@ -1,29 +1,47 @@
-"""A model behind HTTP: asked over a line, which is paced and tries again, and counted."""
+"""A model behind HTTP: asked over a line, which is paced and tries again, and counted.
 
+From a config to a model.
+
+A free look at an endpoint before a run begins: can it be reached, does it answer at all.
+
+It asks for the list of models, which no provider charges for. Any answer will do but that of a
+gateway with nobody behind it: a key may lack the right to list, and small servers have no list.
+"""
+
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from importlib import import_module
+from typing import Any, cast
 
 import msgspec
 
-from kept.core.model import Image, ModelReply, ModelRequest
+from kept.core.llm import Image, ModelReply, ModelRequest
+from kept.core.ports import Model
 from kept.core.rollout import Failure, Usage
+from kept.errors import SetupError
 from kept.models.anthropic_messages import Messages
-from kept.models.config import SHAPES, ModelConfig
-from kept.models.entra import Entra
+from kept.models.context_window import picture_tokens
+from kept.models.endpoint import Line, Question, secrets_of
 from kept.models.http import events, post
-from kept.models.line import Line, Question, secrets_of
 from kept.models.openai_chat import Chat
-from kept.models.prices import FREE_OF_CHARGE, rates_of
-from kept.models.pricing import BYTES, REPLY, warn_of_usage
-from kept.models.providers import PROVIDERS, located
-from kept.models.speech import Habits, Heard, Speech, Taken
+from kept.models.prices import BYTES, FREE_OF_CHARGE, REPLY, rates_of, warn_of_usage
+from kept.models.protocol import (
+    Habits,
+    Heard,
+    Speech,
+    Taken,
+    Trouble,
+    bare,
+    hidden,
+    passing,
+    refused,
+)
+from kept.models.providers import PROVIDERS, SHAPES, Entra, ModelConfig, config_of, located
 from kept.models.structured_output import instructed
-from kept.models.trouble import Trouble, bare, hidden, passing, refused
-from kept.models.window import picture_tokens
 
 MOST_TOKENS = {"openai": 16_384, "azure_openai": 16_384, "anthropic": 8_192}
 """Of a reply, where nobody says: a call must end, and have a worst case, before it is made."""
@@ -248,3 +266,65 @@ def _discreet(heard: Heard, secrets: tuple[str, ...]) -> Heard:
 def _told(whole: dict[str, Any]) -> str:
     error = whole["error"]
     return str(error.get("message", "") if isinstance(error, dict) else error)[:200]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # any document
+
+
+def connect(model: str | ModelConfig) -> Model:
+    """The model of a text `provider/model` or of a config; a `SetupError` where it cannot be."""
+    config = config_of(model) if isinstance(model, str) else model
+    module, _, function = PROVIDERS[config.provider].maker.partition(":")
+    return cast("Model", getattr(import_module(module), function)(config))
+
+
+AWAY = (502, 503, 504)
+"""Statuses of a gateway whose server does not answer."""
+
+TRIES = 4
+"""Before an endpoint counts as dead: one that answers now and then is alive."""
+
+WAITS = 2
+"""Tries that may end without any answer in time."""
+
+PAUSE = 0.5
+"""Seconds between two tries."""
+
+PATIENCE = 5.0
+"""Seconds for one try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Implements `kept.core.ports.Probe` for one endpoint."""
+
+    config: ModelConfig
+    proposes: bool = False
+    """True where only proposers ask it: a run that measures does without."""
+    spared: tuple[Callable[[], bool], ...] = field(default=(), compare=False)
+    """If each of these is true, cached replies may do, and the endpoint is not looked at."""
+
+    async def unreachable(self) -> str | None:
+        """Why the endpoint cannot be used; None where it answers."""
+        if self.spared and all(spare() for spare in self.spared):
+            return None
+        try:
+            line = Line(located(self.config), "models")
+        except SetupError as error:
+            return error.message
+        last, tries = "", 0
+        while tries < TRIES:
+            await asyncio.sleep(PAUSE if tries else 0)
+            tries += 1
+            try:
+                status = await line.probe(PATIENCE)
+            except SetupError:
+                return None  # no token: what is wrong with that is told by the first call
+            except Trouble as trouble:
+                if not trouble.again:
+                    return trouble.failure.message
+                last = trouble.failure.message
+                if trouble.failure.kind == "timeout" and tries >= WAITS:
+                    break
+                continue
+            if status not in AWAY:
+                return None
+            last = f"`{self.config.name}` answered {status}"
+        return f"{last} ({tries} tries at {bare(line.endpoint.url)})"

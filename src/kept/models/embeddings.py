@@ -10,18 +10,14 @@ from typing import Any
 
 import msgspec
 
-from kept.core.embedding import Embedded
+from kept.core.llm import Embedded
 from kept.core.rollout import FREE, Failure, Usage
 from kept.errors import SetupError
-from kept.models.config import ModelConfig
-from kept.models.entra import Entra
+from kept.models.endpoint import Line, Question
 from kept.models.http import post
-from kept.models.line import Line, Question
-from kept.models.prices import embedding_rates_of
-from kept.models.pricing import warn_of_usage
-from kept.models.providers import PROVIDERS, located
-from kept.models.speech import Taken, is_count, mapping, maps
-from kept.models.trouble import Trouble, bare, lasting, passing
+from kept.models.prices import embedding_rates_of, warn_of_usage
+from kept.models.protocol import Taken, Trouble, bare, is_count, lasting, mapping, maps, passing
+from kept.models.providers import PROVIDERS, Entra, ModelConfig, located
 from kept.settings import without_login
 
 MOST_TEXTS = 128

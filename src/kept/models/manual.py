@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
-from kept.models.config import ModelConfig
-from kept.store.files import write_file
+from kept.models.providers import ModelConfig
+from kept.store.candidate_files import write_file
 
 POLL = 0.25
 """Seconds between two looks at the folder."""

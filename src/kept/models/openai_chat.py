@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, json
 
-from kept.core.model import Finish, Image, Message, ModelRequest, ToolCall, parts_of
-from kept.models.speech import Habits, Heard, Taken, is_count, mapping
+from kept.core.llm import Finish, Image, Message, ModelRequest, ToolCall, parts_of
+from kept.models.protocol import Habits, Heard, Taken, is_count, mapping
 
 _FINISH: Mapping[str, Finish] = {
     "stop": "stop",

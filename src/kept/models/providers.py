@@ -1,16 +1,160 @@
-"""The providers there are: where each one is, what protocol it speaks, which key it wants.
+"""Which model is meant, where it is, and how it is asked.
+
+Azure OpenAI without a key: by the identity of the machine or of whoever is logged in.
+
+The providers there are: where each one is, what protocol it speaks, which key it wants.
 
 A new provider is a line here.
 """
 
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from kept import settings
+from kept.core.llm import Effort
+from kept.engine.user_code import call_apart
 from kept.errors import SetupError
-from kept.models.config import ModelConfig, expand, unset
+from kept.settings import install_command
+
+REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""A variable of the environment inside a text, as `${NAME}`."""
+
+SHAPES = ("temperature", "top_p", "max_tokens", "seed", "effort")
+"""What shapes a reply, and a config may say for requests that do not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Of tokens that the provider had at hand; by default as any other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """One model as a spec names it. Holds no secret: keys are read where they are used."""
+
+    provider: str
+    model: str
+    base_url: str | None = None
+    api_key: str | None = None
+    """`${NAME}`; by default the variable that the provider is known by."""
+    api_version: str | None = None
+    """Of Azure; without it, its path `v1` is used, which needs none."""
+    identity: str | None = None
+    """The client id of a managed identity of Azure; by default the one that the machine has."""
+    token_scope: str | None = None
+    """What tokens of that identity are for; by default Azure's public cloud."""
+    auth: Literal["api_key", "identity"] | None = None
+    """Of Azure: by a key alone, or by an identity although there is a key; else as can be."""
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    effort: Effort | None = None
+    context_window: int | None = None
+    """Tokens that it can read and write at once, where the list does not say."""
+    stream: bool = False
+    """Whether replies are taken piece by piece, so that one that stalls is noticed early."""
+    timeout: float = 300.0
+    """Seconds for one try."""
+    stall: float = 60.0
+    """Seconds without a byte after which a stream is cut."""
+    tries: int = 6
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    price: Price | None = None
+    """Where it is not, or not rightly, in the list of prices."""
+    cache: bool | None = None
+    """Whether replies are kept for other runs; None leaves it to the role."""
+    folder: Path = field(default_factory=Path.cwd)
+    """Where paths begin."""
+
+    @property
+    def name(self) -> str:
+        """As a spec spells it."""
+        return f"{self.provider}/{self.model}"
+
+
+def expand(text: str) -> str:
+    """A text with its variables filled in; one that is not set is left as it stands."""
+    return REFERENCE.sub(lambda found: settings.variable(found[1]) or found[0], text)
+
+
+def unset(text: str) -> list[str]:
+    """The variables that a text needs and the environment has not."""
+    return [name for name in REFERENCE.findall(text) if settings.variable(name) is None]
+
+
+SCOPE = "https://cognitiveservices.azure.com/.default"
+EARLY = 300.0
+"""Seconds before its end at which a token is replaced."""
+
+_HOSTS = (".azure.com", ".azure.us", ".azure.cn", ".azure-api.net")
+
+
+class Entra:
+    """Fetches tokens, and keeps each one as long as it lasts."""
+
+    def __init__(
+        self,
+        credential: Any = None,  # noqa: ANN401 # what azure-identity makes
+        *,
+        identity: str | None = None,
+        scope: str | None = None,
+    ) -> None:
+        """By a managed identity of that client id, for that scope; else by what there is."""
+        self._credential = credential
+        self._identity = identity
+        self._scope = scope or SCOPE
+        self._token = ""
+        self._ends = 0.0
+
+    async def token(self, url: str, now: float) -> str:
+        """A token for an address of Azure, and for no other."""
+        where = urlsplit(url)
+        if where.scheme != "https" or not (where.hostname or "").endswith(_HOSTS):
+            raise SetupError(
+                f"an Azure identity is not shown to {where.scheme}://{where.hostname}",
+                hint="that is no address of Azure; set AZURE_OPENAI_API_KEY for one of your own",
+            )
+        if now >= self._ends - EARLY:
+            found = await call_apart(self._fetch)
+            self._token, self._ends = str(found.token), float(found.expires_on)
+        return self._token
+
+    def _fetch(self) -> Any:  # noqa: ANN401 # an AccessToken
+        if self._credential is None:
+            self._credential = _default(self._identity)
+        return self._credential.get_token(self._scope)
+
+
+def is_scope(text: str) -> bool:
+    """Whether tokens may be asked for it: one of Azure's clouds, and nobody else's."""
+    where = urlsplit(text)
+    return where.scheme == "https" and (where.hostname or "").endswith(_HOSTS)
+
+
+def _default(identity: str | None) -> Any:  # noqa: ANN401 # what azure-identity makes
+    from importlib import import_module
+
+    try:
+        library = import_module("azure.identity")
+    except ImportError as error:
+        raise SetupError(
+            "there is no azure-identity to ask Azure without a key",
+            hint=f"set AZURE_OPENAI_API_KEY, or {install_command('azure')}",
+        ) from error
+    chosen = {} if identity is None else {"managed_identity_client_id": identity}
+    return library.DefaultAzureCredential(**chosen)
+
 
 Speech = Literal["chat", "messages", "none"]
 
@@ -71,7 +215,7 @@ PROVIDERS = {
     "ollama": Provider(
         maker=_HTTP, speech="chat", base_url="http://127.0.0.1:11434/v1", needs_key=False
     ),
-    "local": Provider(maker="kept.models.local.local:make", needs_key=False),
+    "local": Provider(maker="kept.models.local.model:make", needs_key=False),
     "handoff": Provider(maker="kept.models.manual:make", needs_key=False),
     "scripted": Provider(maker="kept.models.scripted:make", needs_key=False),
 }

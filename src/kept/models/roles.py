@@ -10,11 +10,9 @@ from typing import Literal, get_args
 
 from kept.core.ports import Model
 from kept.models.cache import CachedModel, CallCache
-from kept.models.config import ModelConfig
-from kept.models.connect import connect
+from kept.models.client import Probe, connect
 from kept.models.prices import FREE_OF_CHARGE, embedding_rates_of, rates_of
-from kept.models.probe import Probe
-from kept.models.providers import PROVIDERS, address
+from kept.models.providers import PROVIDERS, ModelConfig, address
 from kept.settings import cache_home
 
 Role = Literal["optimizer", "target", "critic", "applier", "judge", "manager", "worker"]

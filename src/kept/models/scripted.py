@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from kept.core.model import Finish, ModelReply, ModelRequest, ToolCall
+from kept.core.llm import Finish, ModelReply, ModelRequest, ToolCall
 from kept.core.rollout import Failure, Usage
-from kept.core.words import are, count, one_line
+from kept.core.text import are, count, one_line
 from kept.errors import SetupError
-from kept.models.config import ModelConfig
 from kept.models.prices import FREE_OF_CHARGE, Rates, declared
-from kept.models.speech import Taken
+from kept.models.protocol import Taken
+from kept.models.providers import ModelConfig
 
 Line = str | ModelReply | Failure
 """One reply of a script; a plain text is a reply that cost one call."""

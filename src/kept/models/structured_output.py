@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.parsing import MAX_DEPTH, ParseLimit, check_depth, parse_json
 from kept.core.rollout import Failure, Usage
 from kept.sandbox.bounded import BoundedCalls, CallRaised
-from kept.sandbox.child import ChildEnded
 from kept.sandbox.json_schema import first_error
+from kept.sandbox.worker import ChildEnded
 
 Call = Callable[[ModelRequest], Awaitable[ModelReply | Failure]]
 

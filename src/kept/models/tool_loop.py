@@ -10,13 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from kept.core.exchange import answered, asked_for, used
-from kept.core.model import Message, ModelReply, ModelRequest, ToolCall, asking
+from kept.core.llm import (
+    Message,
+    ModelReply,
+    ModelRequest,
+    ToolAnswer,
+    ToolCall,
+    answered,
+    asked_for,
+    asking,
+    used,
+)
 from kept.core.parsing import parse_json
 from kept.core.ports import Model, Scope, Tool
 from kept.core.rollout import Failure, TraceItem
-from kept.core.tool import ToolAnswer
-from kept.engine.raised import ungrouped
+from kept.engine.user_code import ungrouped
 from kept.models.ask import ask
 from kept.models.structured_output import ANY, ReplyRules
 

@@ -3,6 +3,8 @@
 What several workers use side by side is shared out before they begin, so that no worker's limits
 depend on how quick another one is, and a resume comes to the same figures. For the same reason time
 inside a branch is the sum of what its replies took, which is written down with them.
+
+How a run has ended: the status that belongs to each reason.
 """
 
 import asyncio
@@ -12,12 +14,12 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, TypeVar, cast
 
-from kept.core.model import Message, ModelReply, ToolOffer
+from kept.core.llm import Message, ModelReply, ToolOffer
 from kept.core.ports import Priced, Scope
 from kept.core.rollout import FREE, Failure, Usage
-from kept.engine.scope import PAID, Paid
-from kept.models.window import REPLY, picture_tokens, tokens_of
-from kept.orchestrator.record import AgentRun, BudgetSnapshot, Limits, Phase, Used
+from kept.engine.replay import PAID, Paid
+from kept.models.context_window import REPLY, picture_tokens, tokens_of
+from kept.orchestrator.record import AgentRun, BudgetSnapshot, Limits, Phase, Status, Used
 
 R = TypeVar("R", bound=Priced)
 
@@ -341,3 +343,33 @@ def _worst_tokens(request: object) -> int:
     offers = cast("Sequence[ToolOffer]", asked.get("tools", ()))
     offered = sum(tokens_of(o.description + json.dumps(dict(o.parameters))) for o in offers)
     return said + offered + int(asked.get("max_tokens") or REPLY)
+
+
+COMPLETED = "completed"
+FAILED = "manager_failed"
+"""The manager gave up."""
+GARBAGE = "manager_garbage"
+"""The manager wrote nothing that was a decision."""
+STALLED = "stall_detected"
+"""The manager planned and diagnosed, and sent nobody."""
+REJECTED = "max_rejected_completions"
+HOPELESS = "eval_fail"
+
+PHASE_FAILED, PHASE_PARTIAL = "phase_failed", "phase_partial"
+"""A phase without any model did not come to what it must (R33): nobody was asked."""
+
+_FAILED = (FAILED, HOPELESS, PHASE_FAILED)
+
+
+def status_of(reason: str, *, delivered: bool) -> Status:
+    """Complete only where everything was checked and something is there."""
+    if reason == COMPLETED:
+        return "complete" if delivered else "partial"
+    if reason in _FAILED or (reason == GARBAGE and not delivered):
+        return "failed"
+    return "partial"
+
+
+def is_limit(reason: str) -> bool:
+    """Whether the budget is what ended a run."""
+    return reason in REASONS.values()

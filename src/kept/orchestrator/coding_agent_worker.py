@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kept.core.rollout import FREE, Failure, Rollout, Usage
-from kept.core.words import one_line
-from kept.evaluators.tools.shared_files import OUTPUT, SharedFiles, changes_between
+from kept.core.text import one_line
+from kept.evaluators.tools.files import OUTPUT, SharedFiles, changes_between
 from kept.orchestrator.budget import Account, Metered
-from kept.orchestrator.contract import Broken, confidence_of, result_of
-from kept.orchestrator.kit import Errand, Worked
-from kept.orchestrator.texts import joined, place
-from kept.orchestrator.worker import told
-from kept.sandbox.coding_agents.errand import Errand as CliErrand
+from kept.orchestrator.toolkit import Errand, Worked, joined, place
+from kept.orchestrator.workers import Broken, confidence_of, result_of, told
+from kept.sandbox.coding_agents.definition import Errand as CliErrand
 from kept.sandbox.coding_agents.run import Harness
 from kept.settings import without_secrets
 

@@ -8,16 +8,38 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from kept.core.model import Message
+from kept.core.llm import Message
 from kept.core.ports import Scope
 from kept.core.rollout import FREE, Failure, Usage
-from kept.evaluators.tools.shared_files import OUTPUT, Changes, SharedFiles, changes_between
-from kept.orchestrator.budget import REASONS, Account, Ledger, Metered
-from kept.orchestrator.checks.fixpoint import FIXPOINT
+from kept.evaluators.tools.files import OUTPUT, Changes, SharedFiles, changes_between
+from kept.orchestrator.budget import (
+    COMPLETED,
+    FAILED,
+    GARBAGE,
+    HOPELESS,
+    REASONS,
+    REJECTED,
+    STALLED,
+    Account,
+    Ledger,
+    Metered,
+    status_of,
+)
+from kept.orchestrator.checks.files import FIXPOINT
 from kept.orchestrator.completion import Completing, note, refused, repair_for, repaired
-from kept.orchestrator.decisions import Decided, Ground
-from kept.orchestrator.kit import Errand, Kit, Texts, Worked
-from kept.orchestrator.manager import decide
+from kept.orchestrator.decision import Decided, Ground, decide
+from kept.orchestrator.events import (
+    Iterated,
+    Moment,
+    Story,
+    check_lines,
+    decision_lines,
+    fixpoint_line,
+    garbage_lines,
+    no_room_line,
+    rejection_line,
+    repair_lines,
+)
 from kept.orchestrator.record import (
     CheckOutcome,
     Decision,
@@ -28,27 +50,8 @@ from kept.orchestrator.record import (
     Repair,
 )
 from kept.orchestrator.state import Assignment, Course, system, told
-from kept.orchestrator.status import (
-    COMPLETED,
-    FAILED,
-    GARBAGE,
-    HOPELESS,
-    REJECTED,
-    STALLED,
-    status_of,
-)
-from kept.orchestrator.story import Iterated, Moment, Story
-from kept.orchestrator.team import Team
-from kept.orchestrator.telling import (
-    check_lines,
-    decision_lines,
-    fixpoint_line,
-    garbage_lines,
-    no_room_line,
-    rejection_line,
-    repair_lines,
-)
-from kept.orchestrator.texts import tool_texts
+from kept.orchestrator.toolkit import Errand, Kit, Texts, Worked, tool_texts
+from kept.orchestrator.workers import Team
 
 MOST_IDLE = 5
 """Turns in a row that only plan or diagnose: then nothing else will come."""

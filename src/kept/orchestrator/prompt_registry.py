@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kept import settings
 from kept.errors import SetupError
-from kept.store.files import database_trouble, is_private, make_folder, make_private
+from kept.store.candidate_files import database_trouble, is_private, make_folder, make_private
 from kept.store.home import Home
 
 FILE = "artifacts.db"

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 from kept.core.case import Case
-from kept.core.differ import changes
 from kept.core.edit import Write
-from kept.core.model import Message
+from kept.core.llm import Message
 from kept.core.ports import Scope
 from kept.core.proposal import (
     USELESS,
@@ -28,12 +27,11 @@ from kept.core.proposal import (
 )
 from kept.core.rollout import Failure, Pair
 from kept.core.score import Outcome
-from kept.core.words import count
+from kept.core.text import changes, count
 from kept.models.prompts import ABOUT, ARTIFACTS, PLACEHOLDERS, RunPrompt, filled
-from kept.proposers.asking import Asked, ask_fitted
-from kept.proposers.outages import outage_of
-from kept.proposers.proposers_fitting import Item
-from kept.proposers.showing import UNTOLD, verdict_of
+from kept.proposers.failing_cases import outage_of
+from kept.proposers.llm import Asked, ask_fitted
+from kept.proposers.prompt_items import UNTOLD, Item, verdict_of
 
 UPDATE = "update"
 

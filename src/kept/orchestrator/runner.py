@@ -3,6 +3,10 @@
 All that happens inside is journalled in the scope of the execution: what the task came with, every
 call, every moment, and what was delivered. A resume begins again, with an empty workspace, and is
 served from there until the first reply that is missing.
+
+Agent runs of several tasks behind one `Runner`: each task has a runner with its own kit.
+
+The score of an agent run: what it measured itself, and what is wrong with it.
 """
 
 import hashlib
@@ -14,18 +18,16 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem, Usage
-from kept.evaluators.tools.shared_files import OUTPUT, SharedFiles
-from kept.orchestrator.budget import AXES, most
-from kept.orchestrator.kit import Kit
+from kept.core.score import Finding, Score, Severity
+from kept.evaluators.tools.files import OUTPUT, SharedFiles
+from kept.orchestrator.budget import AXES, COMPLETED, FAILED, is_limit, most, status_of
+from kept.orchestrator.events import Ended, Hearer, Moment, Story, raised_line, record_of
 from kept.orchestrator.loop import Loop
-from kept.orchestrator.phases import run_phases
 from kept.orchestrator.record import AgentRun, Critique, Deliverable
-from kept.orchestrator.refine.findings import findings_in
+from kept.orchestrator.refine.attempt import findings_in
 from kept.orchestrator.state import Assignment, Course
-from kept.orchestrator.status import COMPLETED, FAILED, is_limit, status_of
-from kept.orchestrator.stopping import Stop, Stoppable
-from kept.orchestrator.story import Ended, Hearer, Moment, Story, record_of
-from kept.orchestrator.telling import raised_line
+from kept.orchestrator.toolkit import Kit, run_phases
+from kept.orchestrator.workers import Stop, Stoppable
 
 INPUT = "input"
 """The folder of the workspace that holds what the task came with."""
@@ -234,3 +236,44 @@ def _trace(record: AgentRun) -> tuple[TraceItem, ...]:
         TraceItem("info", f"{record.status}: {record.reason}"),
         *(TraceItem(FINDING, text, {"severity": severity}) for text, severity in wrong),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ByTask:
+    """Implements `kept.core.ports.Runner`; cases are known by the names of their tasks."""
+
+    runners: Mapping[str, AgentRunner]
+    closes: Callable[[], None]
+    stop: Stop
+    """Whoever asks a run to stop calls this as well: what was sent is answered, nothing else."""
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Run the task of the case once."""
+        return await self.runners[case.id].run(job, candidate, case, scope)
+
+    async def close(self) -> None:
+        """Let go of what all of them share."""
+        self.closes()
+
+
+_SEVERITIES: dict[str, Severity] = {"critical": "high", "warning": "medium", "info": "low"}
+
+
+class FoundScorer:
+    """Implements `kept.core.ports.Scorer`."""
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """Take the rollout's own measures, and the findings of its trace."""
+        found = [
+            Finding(item.text, _SEVERITIES.get(str(item.data.get("severity")), "medium"))
+            for item in rollout.trace
+            if item.role == FINDING
+        ]
+        return Score(rollout.metrics, tuple(found))
+
+    async def close(self) -> None:
+        """Nothing was opened."""

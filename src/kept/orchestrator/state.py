@@ -4,14 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kept.core.words import count, one_line, shortened
-from kept.models.fencing import fenced
+from kept.core.text import count, one_line, shortened
+from kept.models.context_window import fenced
 from kept.orchestrator.budget import Ledger
-from kept.orchestrator.decisions import Ground
-from kept.orchestrator.manifest import RULE
+from kept.orchestrator.decision import Ground
 from kept.orchestrator.record import Decision, Delegation, Evaluated, Rejection, Repair, Subtask
-from kept.orchestrator.texts import joined, place
-from kept.proposers.fitting import Part, fitted
+from kept.orchestrator.toolkit import RULE, joined, place
+from kept.proposers.prompt_items import Part, fitted
 
 _RESULT = 1_500
 """Characters of a worker's result that a manager is shown."""

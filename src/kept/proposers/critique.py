@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
+from kept.core.artifact import NoSpan
 from kept.core.case import Case
 from kept.core.edit import line_counts
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.ports import Scope
 from kept.core.proposal import (
     DROPPED_CITATIONS,
@@ -25,17 +26,15 @@ from kept.core.proposal import (
     Skip,
 )
 from kept.core.rollout import Failure, Pair
-from kept.core.values import NoSpan
-from kept.core.words import count
+from kept.core.text import count
 from kept.models.ask import ask
+from kept.models.context_window import tokens_of
 from kept.models.structured_output import having_said, problem_with
-from kept.models.window import tokens_of
-from kept.proposers.asking import Asked, Heard, ask_fitted, once_more
-from kept.proposers.failing import Looked, failing_items, look
-from kept.proposers.proposers_fitting import Item
-from kept.proposers.shots import LAYOUT
-from kept.proposers.showing import UNTOLD, verdict_of
-from kept.proposers.texts import TextAxis
+from kept.proposers.failing_cases import Looked, failing_items, look
+from kept.proposers.few_shot import LAYOUT
+from kept.proposers.llm import Asked, Heard, ask_fitted, once_more
+from kept.proposers.prompt_items import UNTOLD, Item, verdict_of
+from kept.proposers.text_units import TextAxis
 
 REMEMBERED = 3
 """Diagnoses that came to nothing, of which the critic is told."""

@@ -13,14 +13,13 @@ from typing import Any, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
+from kept.core.containers import copier
 from kept.core.edit import Write
-from kept.core.own import copier
 from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure
-from kept.engine.purse import Halt
-from kept.engine.raised import place_of, said_by
-from kept.engine.threads import call_apart
+from kept.engine.budget import Halt
+from kept.engine.user_code import call_apart, place_of, said_by
 from kept.errors import KeptError
 
 QUICK = 0.005

@@ -8,13 +8,12 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from kept.core.artifact import Locator
 from kept.core.edit import Edit, Write, apply_edits, changed_lines, changed_paths
-from kept.core.lineage import edits_without, kept_since, line_of
-from kept.core.pool import MERGE
+from kept.core.near_misses import edits_without, kept_since, line_of
 from kept.core.ports import Scope
-from kept.core.proposal import Brief, ClosedStep, Proposal, ProposerReply, Skip
-from kept.core.values import Locator
-from kept.proposers.splices import edits_between
+from kept.core.proposal import MERGE, Brief, ClosedStep, Proposal, ProposerReply, Skip
+from kept.proposers.text_units import edits_between
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from kept.core.edit import Edit, apply_edits
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
-from kept.proposers.splices import replace_at
-from kept.proposers.units import KINDS, Kind, Unit, units
+from kept.proposers.text_units import KINDS, Kind, Unit, replace_at, units
 
 SHOWN = 60
 """Characters of what is left out that `why` quotes."""

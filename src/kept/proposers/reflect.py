@@ -12,11 +12,10 @@ from itertools import chain
 from math import inf
 
 from kept.core.objective import Objective
-from kept.core.pool import strongest
-from kept.core.proposal import Answer, Ask, Brief
+from kept.core.proposal import Answer, Ask, Brief, strongest
 from kept.core.rollout import Pair
 from kept.core.score import Outcome
-from kept.proposers.model import ModelProposer
+from kept.proposers.llm import ModelProposer
 
 WELL = 4
 """Of so many cases, one is shown that went well."""

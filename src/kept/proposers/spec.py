@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from kept.evaluators.runners.agents import AgentProposerSpec
+from kept.evaluators.runners.coding_agent import AgentProposerSpec
 from kept.sandbox.command import TIMEOUT, Network
-from kept.spec.base import Count, Finite, Model, OneOrMore, Seconds, SomeTexts, Text, some
-from kept.spec.models import RoleSpec
+from kept.spec.shared_sections import RoleSpec
+from kept.spec.validate import Count, Finite, OneOrMore, Seconds, SomeTexts, SpecModel, Text, some
 
 Whole = Annotated[int, Field(ge=0)]
 
@@ -26,14 +26,14 @@ def _choice(value: object) -> object:
 Choice = Annotated[Any, AfterValidator(_choice)]
 
 
-class VariantsSpec(Model):
+class VariantsSpec(SpecModel):
     """Texts that somebody already wrote."""
 
     kind: Literal["variants"]
     files: SomeTexts
 
 
-class AxisSpec(Model):
+class AxisSpec(SpecModel):
     """One value of a file that may be tuned: within a range, or among choices."""
 
     file: Text
@@ -91,7 +91,7 @@ def range_faults(
         yield "`type` is int, so `range` and `step` are whole numbers"
 
 
-class NumericSpec(Model):
+class NumericSpec(SpecModel):
     """Search over values of config files."""
 
     kind: Literal["numeric"]
@@ -102,7 +102,7 @@ class NumericSpec(Model):
     """Train cases that each point is measured on for the search; by default all."""
 
 
-class PruneSpec(Model):
+class PruneSpec(SpecModel):
     """Leave something out."""
 
     kind: Literal["prune"]
@@ -115,7 +115,7 @@ class PruneSpec(Model):
     ] = ("section", "line", "sentence")
 
 
-class DemosSpec(Model):
+class DemosSpec(SpecModel):
     """Examples in a prompt, chosen from the train cases."""
 
     kind: Literal["demos"]
@@ -138,7 +138,7 @@ class DemosSpec(Model):
             yield "`begin` and `end` are the same mark"
 
 
-class CommandProposerSpec(Model):
+class CommandProposerSpec(SpecModel):
     """A program that reads a brief and edits a copy of the files."""
 
     kind: Literal["command"]
@@ -151,7 +151,7 @@ class CommandProposerSpec(Model):
     """Of train cases; by default those that the runner's model or agent sees, so no answers."""
 
 
-class ByModelSpec(Model):
+class ByModelSpec(SpecModel):
     """A model that reads the artifacts and what went wrong, and answers with a change."""
 
     model: RoleSpec | None = None

@@ -12,21 +12,19 @@ from kept.core.schedules.bandit import Bandit
 from kept.core.schedules.coordinate import Coordinate
 from kept.core.schedules.epochs import Epochs
 from kept.core.schedules.refine import Refining
-from kept.core.schedules.schedule import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
+from kept.core.schedules.round_robin import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
 from kept.core.state import MOST_BARS
-from kept.core.words import are
+from kept.core.text import are
 from kept.errors import SetupError
 from kept.gates.race import PRESETS, Race
 from kept.gates.repeats import Repeats
-from kept.gates.strict import Strict
-from kept.proposers.measured import MEASURED
+from kept.gates.seed_rules import Strict
 from kept.proposers.merge import Merge
-from kept.proposers.variants import Variants
-from kept.recipes.likely import paid_for_runs_alone, usual_call
-from kept.recipes.repeating import gate_without_cases
-from kept.recipes.task.race import RaceSpec
+from kept.proposers.variants import MEASURED, Variants
+from kept.recipes.gate_choice import gate_without_cases, paid_for_runs_alone, usual_call
+from kept.recipes.task.spec import RaceSpec
 
-FEWEST = 8
+MIN_RACE_CASES = 8
 """Deciding cases without which nothing could be proven for others."""
 
 DEARER, JUDGED = 2, 8
@@ -244,10 +242,10 @@ def _fitted(gate: Race, plan: Plan) -> Race:
     """The gate with an end that leaves most of a small budget to what comes before it."""
     if gate.fixed:
         return gate
-    if len(plan.cases.holdout) < FEWEST:
+    if len(plan.cases.holdout) < MIN_RACE_CASES:
         there = len(plan.cases.holdout)
         raise SetupError(
-            f"a race needs {FEWEST} deciding cases or more, and there {are(there)} {there}",
+            f"a race needs {MIN_RACE_CASES} deciding cases or more, and there {are(there)} {there}",
             hint="give more cases, or use the gate `strict`",
         )
     limit = _limit(plan)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from kept.core.plan import PASS_AT, SUITE
 from kept.errors import SetupError
-from kept.recipes.recipes import Compiled
+from kept.recipes.base import Compiled
 from kept.settings import program
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> 
 
         return compile_skill(file, overrides, began)
     if kind == "agent":
-        from kept.recipes.agent_config.coordinate import compile_coordinate
+        from kept.recipes.agent_config.tune import compile_coordinate
 
         return compile_coordinate(file, overrides, began)
     if kind is None:
@@ -100,7 +100,7 @@ def kind_words(path: Path) -> str | None:
 
 
 def _kind(keys: Mapping[str, object]) -> Kind | None:
-    from kept.recipes.agent_config.spec.told import is_agent
+    from kept.recipes.agent_config.spec.agent import is_agent
 
     if is_suite(keys):
         return "suite"
@@ -131,10 +131,10 @@ def compile_sweep(
 
         return compile_agent(file, wanted, overrides, workers=workers, force=force, strict=strict)
     if is_skill_spec(file):
-        from kept.recipes.skill.measuring import compile_measure
+        from kept.recipes.skill.measure import compile_measure
 
         return compile_measure(file, wanted, overrides, workers=workers)
-    from kept.evaluators.scorers.described import DescribedScorer
+    from kept.evaluators.scorers.composite import DescribedScorer
     from kept.recipes.evaluate.compile import as_sweep
 
     more = (f"workers={workers}",) if workers else ()
@@ -152,7 +152,7 @@ def compile_sweep(
 
 def is_agent_spec(path: Path) -> bool:
     """Whether a path means an agent.yaml."""
-    from kept.recipes.agent_config.spec.told import is_agent
+    from kept.recipes.agent_config.spec.agent import is_agent
     from kept.spec.source import read_source
 
     keys = cast("dict[str, object]", read_source(find_spec(path)).data)

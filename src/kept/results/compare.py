@@ -8,10 +8,8 @@ from kept.core.plan import COMPARE
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
 from kept.core.verdict import ANSWERS
-from kept.gates.compare import Compare
-from kept.gates.detect import Spread, cases_needed
-from kept.gates.planning import Forecast, forecasts
-from kept.gates.subsets import fewest
+from kept.gates._statistics import Spread, cases_needed, fewest
+from kept.gates.compare import Compare, Forecast, forecasts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

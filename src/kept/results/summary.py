@@ -1,28 +1,196 @@
-"""The facts of a run that every view of it shows."""
+"""How a run is scored, in words, and which functions do it.
+
+Reads the fact that a recipe wrote of its scorer; one of another shape says nothing here.
+
+What breaks ties in a run: how the seed and the best stand by it.
+
+What each of several proposers had of the turns, and what it made of them.
+
+The facts of a run that every view of it shows.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 from kept.core.budget import Spend, StopReason
 from kept.core.event import RunStarted
 from kept.core.objective import Constraint, Objective, Operator
-from kept.core.pool import MERGE
-from kept.core.proposal import ClosedStep, Proposal, Reply
-from kept.core.schedules.schedule import OF_THE_RUN
+from kept.core.proposal import MERGE, ClosedStep, Proposal, Reply
+from kept.core.proposer_stats import NOTHING
+from kept.core.rollout import Purpose
+from kept.core.schedules.round_robin import OF_THE_RUN
 from kept.core.state import State
 from kept.core.verdict import FOLLOWED, IDLE, UNMEASURED, VerdictCode, VerdictKind, word_for
 from kept.results.compare import Comparison, comparison_of
-from kept.results.scoring import scoring_functions
-from kept.results.ties import Tie, ties_of
-from kept.results.turns import Turns, turns_of
-from kept.store.reader import Run
+from kept.store.overview import journalled_spend
+from kept.store.reader import Run, Unmeasured, unmeasured
 from kept.store.run_index import claim_of, measured_on, values
-from kept.store.spent import spend_of
 from kept.store.step_index import StepRow
-from kept.store.unmeasured import Unmeasured, unmeasured
+
+
+def scorer_words(fact: object) -> str:
+    """One line about a scorer or a runner; empty where nothing is known of it."""
+    match fact:
+        case {"command": str(command)}:
+            return f"`{command}`"
+        case {"type": "agent", "agent": str(agent), "model": str(model)}:
+            return f"the agent `{agent}` with `{model}`"
+        case {"type": "model", "model": str(model)}:
+            return f"the model `{model}`"
+        case {"type": "python", "function": str(function)}:
+            return f"the Python function `{function}`"
+        case {"type": "rules"}:
+            rules = cast("dict[str, list[dict[str, str]]]", fact)["rules"]
+            kinds = dict.fromkeys(rule["kind"] for rule in rules)
+            return f"rules: {', '.join(kinds)}"
+        case {"type": "judge"}:
+            return _judge_words(cast("dict[str, Any]", fact))
+        case {"type": "assertions"}:
+            return "what each case asserts"
+        case {"type": "composite"}:
+            parts = [f"{part['name']} ({scorer_words(part['scorer'])})" for part in _parts(fact)]
+            return f"a weighted mean of {', '.join(parts)}"
+        case _:
+            return ""
+
+
+def _judge_words(fact: dict[str, Any]) -> str:
+    names = [criterion["name"] for criterion in fact.get("criteria", ())]
+    names += ["a comparison in both orders"] if fact.get("pairwise") else []
+    judges = [f"{one['provider']}/{one['model']}" for one in fact.get("judges") or ()]
+    by = f" by {', '.join(judges)}" if judges else ""
+    times = f", {fact['draws']} draws each" if fact.get("draws", 1) > 1 else ""
+    floor = f"; rules cap it at {fact.get('cap') or 0:g}" if fact.get("rules") else ""
+    pairwise = cast("dict[str, Any]", fact.get("pairwise") or {})
+    own = [str(one["prompt"]) for one in (fact, pairwise) if one.get("prompt")]
+    told = f"; told by your {' and '.join(own)}" if own else ""
+    return f"judged{by}{times}: {', '.join(names)}{floor}{told}"
+
+
+def judges(fact: object) -> bool:
+    """Whether models take part as judges."""
+    match fact:
+        case {"type": "judge"}:
+            return True
+        case {"type": "composite"}:
+            return any(judges(part["scorer"]) for part in _parts(fact))
+        case _:
+            return False
+
+
+def scoring_functions(fact: object) -> Iterator[str]:
+    """The Python functions of the user that take part."""
+    match fact:
+        case {"type": "python", "function": str(function)}:
+            yield function
+        case {"type": "composite"}:
+            for part in _parts(fact):
+                yield from scoring_functions(part["scorer"])
+        case _:
+            return
+
+
+def _parts(fact: object) -> list[dict[str, object]]:
+    return cast("dict[str, list[dict[str, object]]]", fact)["parts"]
+
+
+_BEST_KNOWN: tuple[Purpose, ...] = ("test", "promote", "decide", "screen")
+"""Whose draws are shown: the first of these that both have met."""
+
+
+class Tie(NamedTuple):
+    """A tie-breaker, and its means."""
+
+    metric: str
+    was: float | None
+    """Of the seed; None where no rollout emitted it."""
+    now: float | None
+    """Of the best."""
+
+
+def ties_of(state: State) -> tuple[Tie, ...]:
+    """Every tie-breaker of a run, in order; nothing while nothing was measured."""
+    given = state.started.facts.get("tie_breakers") if state.started else None
+    names = [str(one).partition(" ")[2] for one in cast("list[object]", given or [])]
+    seed = {e.purpose: e for e in state.evaluations.get(state.seed, ())}
+    best = {e.purpose: e for e in state.evaluations.get(state.best, ())}
+    both = next((purpose for purpose in _BEST_KNOWN if purpose in seed and purpose in best), None)
+    if both is None:
+        return ()
+    return tuple(Tie(name, seed[both].metric(name), best[both].metric(name)) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Of one proposer."""
+
+    proposer: str
+    turns: int
+    """Steps that it opened."""
+    near: int
+    keeps: int
+    """Steps that were kept, by themselves or together with others."""
+    gain: float
+    """That it is credited with, near misses that wait at half of what they promise."""
+    rollouts: int
+    """Of its candidates, for their verdicts."""
+    usd: float
+    """What these cost, and its own calls."""
+    share: float | None
+    """Of the turns that are drawn, when one last was; None where it has its turns as they come."""
+
+    @property
+    def share_words(self) -> str:
+        """In percent; empty where there is none."""
+        return "" if self.share is None else _percent(self.share)
+
+
+def turns_of(state: State) -> tuple[Turns, ...]:
+    """What each had, the most turns first; nothing where one proposer has them all."""
+    names = sorted(set(state.turns) - {*OF_THE_RUN}, key=lambda name: (-state.turns[name], name))
+    if len(names) < 2:
+        return ()
+    drawn = (step.turn.shares for step in (*reversed(state.open), *reversed(state.closed)))
+    last = next((given for given in drawn if given), dict[str, float]())
+    rows = ((name, state.brought.get(name, NOTHING)) for name in names)
+    return tuple(
+        Turns(
+            name,
+            state.turns[name],
+            mine.near,
+            mine.keeps,
+            mine.gain,
+            mine.rollouts,
+            mine.usd,
+            last.get(name),
+        )
+        for name, mine in rows
+    )
+
+
+def turns_words(rows: tuple[Turns, ...]) -> str:
+    """All of it in a line: `edit 12 (3 in what was kept, share 62 %), reflect 5 (none)`.
+
+    Several of them may be in one step that was kept, so these are not the counts of verdicts.
+    """
+    return ", ".join(f"{row.proposer} {row.turns} ({_words(row)})" for row in rows)
+
+
+def _words(row: Turns) -> str:
+    kept = f"{row.keeps or 'none'} in what was kept"
+    return f"{kept}, share {row.share_words}" if row.share_words else kept
+
+
+def share_words(shares: Mapping[str, float]) -> str:
+    """What shares a turn was drawn by: `edit 62 %, reflect 38 %`."""
+    return ", ".join(f"{name} {_percent(share)}" for name, share in shares.items())
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +389,7 @@ def summary(run: Run) -> Summary:
         lost=len(state.lost),
         turns=turns_of(state),
         comparison=comparison_of(state, {row.step: row.reason for row in run.steps}),
-        spend=spend_of(run.folder, state),
+        spend=journalled_spend(run.folder, state),
     )
 
 

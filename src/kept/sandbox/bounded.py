@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kept.sandbox.bounded_main import MEMORY
-from kept.sandbox.child import Child, ChildEnded
+from kept.sandbox.worker import Child, ChildEnded
 from kept.settings import child_environment, processors
 
 START_SECONDS = 60.0

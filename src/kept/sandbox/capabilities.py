@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from kept.sandbox.bwrap import Site, program, walled
 from kept.sandbox.cgroup import Parents, find_parents
 from kept.sandbox.command import Command, View
-from kept.sandbox.running import Status
-from kept.sandbox.scratch import scratch_folder
-from kept.sandbox.seccomp import program
-from kept.sandbox.walls import Site, walled
+from kept.sandbox.process import Status
+from kept.sandbox.temp_dirs import scratch_folder
 
 _SECONDS = 20
 """A machine that needs longer for a command that does nothing is not to be waited for."""

@@ -1,22 +1,67 @@
-"""A command from its start to its end, and to the end of everything it started."""
+"""A process that outlives Kept by a moment, and takes the commands with it.
+
+Whoever kills Kept with SIGKILL leaves it no time to end its commands. Behind walls the kernel sees
+to that once the walls stand; for what has none, or is just being started, this watches.
+
+A command from its start to its end, and to the end of everything it started.
+"""
 
 import errno
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 from kept.core.rollout import Failure
-from kept.sandbox import cgroup, orphan_search, warden
+from kept.sandbox import cgroup, orphan_search
+from kept.sandbox.bwrap import INSIDE, Site, hidden_words, walled
 from kept.sandbox.capabilities import abilities, calls_filter
 from kept.sandbox.command import Command, Exit
-from kept.sandbox.fill import Filled
-from kept.sandbox.limits import shell
-from kept.sandbox.running import Running, Status
-from kept.sandbox.tail import Tail
-from kept.sandbox.walls import INSIDE, Site, hidden_words, walled
+from kept.sandbox.process import Running, Status, Tail, shell
+from kept.sandbox.temp_dirs import Filled
 from kept.settings import child_environment
+
+_numbers = count(1)
+
+
+def new_mark() -> str:
+    """A mark for one command; the first one starts the warden."""
+    return f"{_ours()}{next(_numbers)}."
+
+
+@cache
+def _ours() -> str:
+    """What the marks of all commands of this process begin with."""
+    ours = f"{os.getpid()}.{os.urandom(6).hex()}."
+    if Path("/proc/self/environ").exists():
+        _start(ours)
+    return ours
+
+
+def _start(ours: str) -> None:
+    # the writer is never closed by hand: it closes when we end, however we end
+    reader, _ = os.pipe()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    # -I -S: as little as possible, for it may stay for days
+    os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-S", orphan_search.__file__, ours],
+        {},
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, reader, 0),
+            (os.POSIX_SPAWN_DUP2, nowhere, 1),
+            (os.POSIX_SPAWN_DUP2, nowhere, 2),
+        ],
+        # away from the terminal, whose Ctrl-C is meant for us
+        setsid=True,
+    )
+    os.close(reader)
+    os.close(nowhere)
+
 
 _EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
 """Why a process may not start that has nothing to do with the command."""
@@ -31,7 +76,7 @@ async def execute(
     Cancelling this ends the command first.
     """
     filled = Filled(_on_disk(variables, site), command.limits.tree, command.limits.entries)
-    mark = warden.new_mark()
+    mark = new_mark()
     with ExitStack() as open_:
         try:
             groups = open_.enter_context(cgroup.groups(abilities().groups, command.limits))

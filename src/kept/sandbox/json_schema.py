@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from kept.core.parsing import ParseLimit, check_depth
 from kept.sandbox.bounded import MEMORY, BoundedCalls, CallRaised
-from kept.sandbox.child import ChildEnded
+from kept.sandbox.worker import ChildEnded
 
 QUICK_VISITS = 10_000_000
 """Pairs of a value and a subschema that take a second at worst."""

@@ -24,14 +24,13 @@ from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.rollout import Failure
 from kept.errors import RunError
+from kept.sandbox.bwrap import INSIDE, Site
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.command import Command, Exit, View
-from kept.sandbox.copies import Copies
 from kept.sandbox.execute import execute
-from kept.sandbox.guard import Guard
-from kept.sandbox.scratch import PREFIX, own, remove_tree, sweep
-from kept.sandbox.walls import INSIDE, Site
-from kept.store.files import write_below, write_files
+from kept.sandbox.temp_dirs import PREFIX, own, remove_tree, sweep
+from kept.sandbox.tree_copies import Copies, Guard
+from kept.store.candidate_files import write_below, write_files
 
 MAX_OUTPUT = 16 * 1024 * 1024
 """Bytes that a command may leave in its output folder, names included."""

@@ -11,7 +11,7 @@ from typing import cast
 from kept.errors import Problem, SetupError, SpecError
 from kept.models.providers import parse
 from kept.settings import without_login
-from kept.spec.locate.path import Selector, parse_path
+from kept.spec.locate.tree import Selector, parse_path
 from kept.spec.yaml import Document, Loc, YamlFault, read_yaml
 
 

@@ -17,10 +17,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from kept.core.event import SCHEMA
-from kept.store import wire
-from kept.store.appender import Appender
-from kept.store.damage import line_number
-from kept.store.lines import closed_sizes, stored_lines
+from kept.store import codec
+from kept.store.jsonl import Appender, closed_sizes, line_number, stored_lines
 
 FILE = "exports.jsonl"
 
@@ -61,7 +59,7 @@ class Exports:
         if self._file is None:
             header = b'{%s,"version":%d}' % (_HEADER, SCHEMA)
             self._file = Appender(self._folder / FILE, header)
-        self._file.write(wire.encode(ExportLine(name, digest, shared)) + b"\n")
+        self._file.write(codec.encode(ExportLine(name, digest, shared)) + b"\n")
         self._known[name] = digest
 
     @property
@@ -84,7 +82,7 @@ def changed_exports(folder: Path, run_id: str) -> Iterator[ExportChange]:
         row, problem = None, one.problem
         if not problem and _HEADER not in one.line:
             try:
-                row = wire.decode(one.line, ExportLine)
+                row = codec.decode(one.line, ExportLine)
             except ValueError as error:
                 problem = str(error)
         if problem:

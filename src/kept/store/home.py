@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kept.errors import SetupError
 from kept.settings import kept_home
-from kept.store.files import make_folder, unwritable, write_private
+from kept.store.candidate_files import make_folder, unwritable, write_private
 
 
 class Home:

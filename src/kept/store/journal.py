@@ -27,14 +27,15 @@ from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
 from kept.errors import JournalError, RunError
 from kept.settings import secrets
-from kept.store import wire
-from kept.store.appender import Appender
-from kept.store.damage import left_out
+from kept.store import codec
+from kept.store.candidate_files import make_folder, unwritable
+from kept.store.codec import Scrub
 from kept.store.export_digests import Exports
-from kept.store.files import make_folder, unwritable
-from kept.store.lines import (
+from kept.store.jsonl import (
+    Appender,
     Closed,
     closed_sizes,
+    left_out,
     load_candidate,
     matching_lines,
     raw_reply,
@@ -46,7 +47,6 @@ from kept.store.lines import (
 )
 from kept.store.lock import Lock
 from kept.store.pack import Pack
-from kept.store.scrub import Scrub
 from kept.store.step_index import INDEX, index_record, mend_steps
 
 R = TypeVar("R", bound=Priced)
@@ -97,7 +97,7 @@ class RunJournal:
             closed = closed_sizes(folder)
             self._spine = Appender(folder / "journal.jsonl")
             opened.callback(self._spine.close)
-            self._rollouts = Appender(folder / "rollouts.jsonl", wire.encode(wire.HeaderLine()))
+            self._rollouts = Appender(folder / "rollouts.jsonl", codec.encode(codec.HeaderLine()))
             opened.callback(self._rollouts.close)
             mended = mend_steps(folder)
             self._row_maker = mended.maker
@@ -111,7 +111,7 @@ class RunJournal:
         self._tell_damage(closed)
         self._rows: list[bytes] = []
         """Of the index of steps, yet to be written: a reader makes those that it lacks."""
-        self._calls: defaultdict[str, defaultdict[str, list[wire.CallLine]]] = defaultdict(
+        self._calls: defaultdict[str, defaultdict[str, list[codec.CallLine]]] = defaultdict(
             lambda: defaultdict(list)
         )
         self._closed = False
@@ -147,9 +147,9 @@ class RunJournal:
         """Write one event."""
         if self._sync_error is not None:
             raise self._sync_error
-        line = self._clean(wire.encode(event))
+        line = self._clean(codec.encode(event))
         if isinstance(event, _OPEN) or line.count(_NULL) > _nones(event):
-            check_readable(line, wire.decode_event)
+            check_readable(line, codec.decode_event)
         if not isinstance(event, StepOpened | Proposed):
             # those two speak of nothing that the pack does not hold already
             self._pack.flush()
@@ -168,22 +168,22 @@ class RunJournal:
 
     def record(self, rows: Sequence[tuple[int, Job, Outcome]]) -> None:
         """Write finished pairs, in one go."""
-        lines = self._scrub.clean_lines(wire.encode_rollouts(rows))
+        lines = self._scrub.clean_lines(codec.encode_rollouts(rows))
         if _NULL in lines:
             for line in lines.splitlines():
-                check_readable(line, wire.decode_line)
+                check_readable(line, codec.decode_line)
         self._pack.flush()
         self._rollouts.write(lines)
 
     def record_cancelled(self, rows: Sequence[tuple[int, Job, Usage]]) -> None:
         """Write what rollouts used that were stopped in flight."""
         if rows:
-            lines = [wire.CancelledLine(step, *job, usage) for step, job, usage in rows]
-            self._rollouts.write(b"".join(wire.encode(line) + b"\n" for line in lines))
+            lines = [codec.CancelledLine(step, *job, usage) for step, job, usage in rows]
+            self._rollouts.write(b"".join(codec.encode(line) + b"\n" for line in lines))
 
     def cancelled(self, start: int) -> Sequence[tuple[int, Job, Usage]]:
         """Step, job and usage of every rollout that was stopped in flight, behind an offset."""
-        rows = (row for row in self._tail(start) if isinstance(row, wire.CancelledLine))
+        rows = (row for row in self._tail(start) if isinstance(row, codec.CancelledLine))
         return [(row.step, row.job, row.usage) for row in rows]
 
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
@@ -193,30 +193,30 @@ class RunJournal:
         found: list[tuple[Job, Outcome]] = []
         for line in matching_lines(self._rollouts.path, needles):
             row = read_line(line, self._rollouts.path)
-            if isinstance(row, wire.RolloutLine) and row.candidate in wanted:
+            if isinstance(row, codec.RolloutLine) and row.candidate in wanted:
                 found.append(row.entry())
         return found
 
     def recorded(self, start: int, end: int) -> Iterator[tuple[int, Job, Outcome]]:
         """Step, job and outcome of every rollout between two offsets, oldest first."""
         for row in rollout_lines(self._rollouts.path, start, end, needles=(_ROLLOUT,)):
-            if isinstance(row, wire.RolloutLine):
+            if isinstance(row, codec.RolloutLine):
                 yield (row.step, *row.entry())
 
     def record_call(self, scope: str, key: str, reply: C, *, unpriced: bool = False) -> C:
         """Write one reply that arrived; the reply as it was written."""
-        whole = wire.encode(reply)
+        whole = codec.encode(reply)
         raw = self._clean(whole)
         failed = isinstance(reply, Failure)
-        row = wire.CallLine(scope, key, msgspec.Raw(raw), failed, unpriced=unpriced)
+        row = codec.CallLine(scope, key, msgspec.Raw(raw), failed, unpriced=unpriced)
         self._calls[scope][key].append(row)
         if len(raw) > INLINE:
-            address = msgspec.Raw(wire.encode(self._pack.put(raw)))
+            address = msgspec.Raw(codec.encode(self._pack.put(raw)))
             row = msgspec.structs.replace(row, reply=address, stored=True)
             # else it speaks of nothing in the pack
             self._pack.flush()
-        self._rollouts.write(wire.encode(row) + b"\n")
-        return reply if raw is whole else wire.decode(raw, type(reply))
+        self._rollouts.write(codec.encode(row) + b"\n")
+        return reply if raw is whole else codec.decode(raw, type(reply))
 
     def calls(self, scope: str, key: str, reply: type[R]) -> Sequence[R | Failure]:
         """Replies recorded in this scope for this request, oldest first."""
@@ -249,12 +249,12 @@ class RunJournal:
                 found[row.scope] = max(found.get(row.scope, 0.0), self._used(row).usd)
         return found
 
-    def _used(self, row: wire.CallLine) -> Usage:
+    def _used(self, row: codec.CallLine) -> Usage:
         try:
             raw = raw_reply(self._pack, row, self._rollouts.path)
         except JournalError:
             return FREE  # told where the call is made again
-        return FREE if raw is None else wire.usage_of(raw)
+        return FREE if raw is None else codec.usage_of(raw)
 
     def forget_calls(self, scope: str) -> None:
         """Drop the calls of a scope, and of its branches, from memory."""
@@ -267,20 +267,20 @@ class RunJournal:
         """Step, job and outcome of every rollout behind an offset; calls are at hand again."""
         found: list[tuple[int, Job, Outcome]] = []
         for row in self._tail(start):
-            if isinstance(row, wire.CallLine):
+            if isinstance(row, codec.CallLine):
                 self._calls[row.scope][row.key].append(row)
-            elif isinstance(row, wire.RolloutLine):
+            elif isinstance(row, codec.RolloutLine):
                 found.append((row.step, *row.entry()))
         return found
 
-    def _tail(self, start: int) -> Iterator[wire.Line]:
+    def _tail(self, start: int) -> Iterator[codec.Line]:
         """The records behind an offset; damaged lines are moved aside and asked for again."""
         path = self._rollouts.path
         for one in stored_lines(path, start):
             row, problem = None, one.problem
             if not problem:
                 try:
-                    row = wire.decode_line(one.line)
+                    row = codec.decode_line(one.line)
                 except ValueError as error:
                     problem = str(error)
             if row is not None:
@@ -297,7 +297,7 @@ class RunJournal:
             return False
         texts = {path: self._put_text(text) for path, text in candidate.texts.items()}
         manifest = {"texts": texts, "blobs": dict(candidate.blobs)}
-        self._pack.put(wire.encode(manifest), candidate.id)
+        self._pack.put(codec.encode(manifest), candidate.id)
         return True
 
     def _is_stored(self, id_: str) -> bool:
@@ -314,11 +314,11 @@ class RunJournal:
 
     def put(self, value: object) -> str:
         """Store a value as JSON."""
-        return self._pack.put(self._clean(wire.encode(value)))
+        return self._pack.put(self._clean(codec.encode(value)))
 
     def trace(self, address: str) -> tuple[TraceItem, ...]:
         """A trace that was stored."""
-        return wire.decode(self._pack.get(address), tuple[TraceItem, ...])
+        return codec.decode(self._pack.get(address), tuple[TraceItem, ...])
 
     def sync(self) -> None:
         """Have the disk catch up, in the background: nothing waits for it but `close`."""
@@ -336,7 +336,7 @@ class RunJournal:
                     self._pack.flush()
                     self._sync_now()
                     sizes = Closed(self._spine.size, self._rollouts.size, self.exports.size)
-                    self._rows.append(wire.encode(sizes) + b"\n")
+                    self._rows.append(codec.encode(sizes) + b"\n")
                     self._write_rows()
                 finally:
                     for part in (self._spine, self._rollouts, self._steps, self.exports):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kept.errors import JournalError, LockedError
-from kept.store.files import unwritable
+from kept.store.candidate_files import unwritable
 
 
 class Lock:

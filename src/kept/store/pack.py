@@ -22,8 +22,8 @@ from zlib import crc32
 
 from kept.core.event import SCHEMA
 from kept.errors import JournalError
-from kept.store.files import SPACE, set_aside, write_private
-from kept.store.wire import check_version
+from kept.store.candidate_files import SPACE, set_aside, write_private
+from kept.store.codec import check_version
 
 DIGITS = 24
 CHUNK = 1 << 20

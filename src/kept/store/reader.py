@@ -1,28 +1,40 @@
 """Reading a run back: the same fold as the live run, from files alone.
 
 Takes no lock and writes nothing, so a run can be looked at while it goes on.
+
+Cases that no candidate was ever measured on: they are in the figures, or missing from them.
 """
 
 import gc
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from kept.core.artifact import Candidate
 from kept.core.event import Event, StepClosed, StepOpened
-from kept.core.rollout import Job, Rollout, TraceItem
-from kept.core.score import Outcome
+from kept.core.rollout import Job, Purpose, Rollout, TraceItem
+from kept.core.score import Evaluation, Outcome
 from kept.core.state import FoldError, State, advance
+from kept.core.text import count, one_line
 from kept.errors import JournalError
-from kept.store import wire
-from kept.store.damage import damaged, misplaced, never_began
-from kept.store.glance import Glance
-from kept.store.lines import load_candidate, raw_reply, read_events, read_reply, rollout_lines
+from kept.store import codec
+from kept.store.jsonl import (
+    damaged,
+    load_candidate,
+    misplaced,
+    never_began,
+    raw_reply,
+    read_events,
+    read_reply,
+    rollout_lines,
+)
 from kept.store.lock import holder
+from kept.store.overview import Glance
 from kept.store.pack import Pack
-from kept.store.shapes import check_told
+from kept.store.schema import check_told
 from kept.store.step_index import StepRow, closed_step
 
 HOME = "home"
@@ -141,7 +153,7 @@ class Run:
     def rollouts_from(self, start: int, step: int) -> Iterator[tuple[int, Job, Outcome]]:
         """Finished rollouts of a step that is open, which stand behind an offset."""
         for row in rollout_lines(self.folder / "rollouts.jsonl", start):
-            if isinstance(row, wire.RolloutLine) and row.step == step:
+            if isinstance(row, codec.RolloutLine) and row.step == step:
                 yield (row.step, *row.entry())
 
     def rollouts(self, step: int | None = None) -> Iterator[tuple[int, Job, Outcome]]:
@@ -151,10 +163,10 @@ class Run:
         else:
             lines = rollout_lines(self.folder / "rollouts.jsonl", *self.closed(step).rollouts)
         for row in lines:
-            if isinstance(row, wire.RolloutLine) and step in (None, row.step):
+            if isinstance(row, codec.RolloutLine) and step in (None, row.step):
                 yield (row.step, *row.entry())
 
-    def all_lines(self, *needles: bytes) -> Iterator[wire.Line]:
+    def all_lines(self, *needles: bytes) -> Iterator[codec.Line]:
         """The records of the rollout file, all or those that hold one of `needles`.
 
         Raises `JournalError` if any line of the file is damaged or missing.
@@ -165,18 +177,18 @@ class Run:
 
     def trace(self, address: str) -> tuple[TraceItem, ...]:
         """What happened inside a rollout."""
-        return wire.decode(self._pack.get(address), tuple[TraceItem, ...])
+        return codec.decode(self._pack.get(address), tuple[TraceItem, ...])
 
     def executions(self, scopes: Iterable[str]) -> Iterator[tuple[str, Rollout]]:
         """What programs brought back that ran in these scopes, each with its scope."""
         path = self.folder / "rollouts.jsonl"
-        needles = [b'"scope":' + wire.encode(scope) for scope in scopes]
+        needles = [b'"scope":' + codec.encode(scope) for scope in scopes]
         for row in self.all_lines(*needles) if needles else ():
-            rollout = self._execution(row, path) if isinstance(row, wire.CallLine) else None
-            if isinstance(row, wire.CallLine) and rollout is not None:
+            rollout = self._execution(row, path) if isinstance(row, codec.CallLine) else None
+            if isinstance(row, codec.CallLine) and rollout is not None:
                 yield row.scope, rollout
 
-    def _execution(self, row: wire.CallLine, path: Path) -> Rollout | None:
+    def _execution(self, row: codec.CallLine, path: Path) -> Rollout | None:
         """The rollout that a call came to; None for a failure, and for what a model said."""
         raw = raw_reply(self._pack, row, path)
         # a rollout is a list, and every other reply is none
@@ -188,8 +200,8 @@ class Run:
     def replies(self, scope: str, kind: type[T]) -> Iterator[T]:
         """Every reply of this kind that was recorded in a scope, oldest first; no failures."""
         path = self.folder / "rollouts.jsonl"
-        for row in self.all_lines(b'"scope":' + wire.encode(scope)):
-            if isinstance(row, wire.CallLine) and row.scope == scope and not row.failed:
+        for row in self.all_lines(b'"scope":' + codec.encode(scope)):
+            if isinstance(row, codec.CallLine) and row.scope == scope and not row.failed:
                 reply = read_reply(self._pack, row, kind, path)
                 if isinstance(reply, kind):
                     yield reply
@@ -198,8 +210,8 @@ class Run:
         """Every reply recorded below a scope, oldest first: where, what, and whether it failed."""
         path = self.folder / "rollouts.jsonl"
         start = f"{scope}/"
-        for row in self.all_lines(b'"scope":' + wire.encode(start)[:-1]):
-            if isinstance(row, wire.CallLine) and row.scope.startswith(start):
+        for row in self.all_lines(b'"scope":' + codec.encode(start)[:-1]):
+            if isinstance(row, codec.CallLine) and row.scope.startswith(start):
                 raw = raw_reply(self._pack, row, path)
                 if raw is not None:
                     yield row.scope.removeprefix(start), raw, row.failed
@@ -212,12 +224,12 @@ class Run:
         path = self.folder / "rollouts.jsonl"
         start = f"{scope}/"
 
-        def read(row: wire.CallLine) -> T | None:
+        def read(row: codec.CallLine) -> T | None:
             reply = read_reply(self._pack, row, kind, path)
             return reply if isinstance(reply, kind) else None
 
-        for row in self.all_lines(b'"scope":' + wire.encode(start)[:-1]):
-            if isinstance(row, wire.CallLine) and row.scope.startswith(start) and not row.failed:
+        for row in self.all_lines(b'"scope":' + codec.encode(start)[:-1]):
+            if isinstance(row, codec.CallLine) and row.scope.startswith(start) and not row.failed:
                 yield row.scope, partial(read, row)
 
     def close(self) -> None:
@@ -276,3 +288,68 @@ def _all_of_it_stays() -> Generator[None]:
             gc.unfreeze()
         if wanted:
             gc.enable()
+
+
+SHOWN = 5
+"""Such cases that are named; with more, the rest is counted."""
+
+DECIDES: tuple[Purpose, ...] = ("screen", "decide", "promote", "test")
+
+
+@dataclass(slots=True)
+class Unmeasured:
+    """A case that failed for the seed and for every candidate."""
+
+    case: str
+    message: str
+    """Of its first failure."""
+    worst: int = 0
+    """Rollouts that count as the worst value of the metric, where it has one."""
+    bounded: bool = True
+    """Whether it has one."""
+    missing: int = 0
+    """Rollouts that infrastructure left without an answer."""
+
+    def __str__(self) -> str:
+        how = "counted as the worst value" if self.bounded else "with no bounds to count them by"
+        counted = f"{count(self.worst, 'rollout')} {how}" if self.worst else ""
+        left_out = f"{count(self.missing, 'rollout')} left out" if self.missing else ""
+        how = ", ".join(part for part in (counted, left_out) if part)
+        return f"case `{self.case}` failed for the seed and every candidate ({how}): {self.message}"
+
+
+def unmeasured(run: Run, state: State) -> tuple[Unmeasured, ...]:
+    """The cases that decide and were never measured; none where nothing was measured at all."""
+    seed = state.evaluations.get(state.seed, ())
+    if not any(e.failed or e.missing for e in seed):
+        return ()  # most runs: no line need be looked at
+    closed = (event for event in run.events if isinstance(event, StepClosed))
+    measured = _measured(e for event in closed for e in event.evaluations)
+    if not measured:
+        return ()
+    bounded = not any(e.unscored for e in seed)
+    found: dict[str, Unmeasured] = {}
+    for row in run.all_lines(b'"failure":{'):
+        if not isinstance(row, codec.RolloutLine) or row.failure is None:
+            continue
+        if row.case in measured or row.purpose not in DECIDES:
+            continue
+        message = one_line(row.failure.message, 200)
+        case = found.setdefault(row.case, Unmeasured(row.case, message, bounded=bounded))
+        if row.failure.blame == "candidate":
+            case.worst += 1
+        else:
+            case.missing += 1
+    return tuple(found.values())
+
+
+def unmeasured_words(found: tuple[Unmeasured, ...]) -> list[str]:
+    """A sentence for each, as far as they are named."""
+    more = len(found) - SHOWN
+    rest = [f"{count(more, 'more case')} failed likewise"] if more > 0 else []
+    return [*map(str, found[:SHOWN]), *rest]
+
+
+def _measured(evaluations: Iterable[Evaluation]) -> set[str]:
+    """Cases of which somebody has a measured value."""
+    return {case for e in evaluations for case, tally in e.cases.items() if tally.n > tally.failed}

@@ -17,16 +17,16 @@ from kept.core.plan import AGENT_RUN, ITERATIONS, REFINE, SUITE
 from kept.core.rollout import Purpose
 from kept.core.schedules.refine import attempts, reruns, run_folder
 from kept.core.state import State
+from kept.core.text import count
 from kept.core.verdict import Verdict
-from kept.core.words import count
 from kept.errors import JournalError
-from kept.store.facts import seed_value
-from kept.store.files import make_private
-from kept.store.glance import Glance
+from kept.store.candidate_files import make_private
 from kept.store.home import Home
-from kept.store.lines import read_events
+from kept.store.jsonl import read_events
 from kept.store.lock import holder
+from kept.store.overview import Glance
 from kept.store.reader import fold_run
+from kept.store.schema import seed_value
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,13 @@ from kept.core.budget import Spend
 from kept.core.event import SCHEMA, Event, Proposed, RunStarted, StepClosed, StepOpened
 from kept.core.proposal import Note, Proposal, ProposerFailed, Reply, Skip
 from kept.core.score import Evaluation
+from kept.core.text import one_line
 from kept.core.verdict import IDLE
-from kept.core.words import one_line
 from kept.errors import JournalError
-from kept.store import wire
-from kept.store.damage import damaged_at, naming
-from kept.store.files import SPACE, write_private
-from kept.store.lines import INDEX, Closed, event_of
-from kept.store.shapes import check_told
+from kept.store import codec
+from kept.store.candidate_files import SPACE, write_private
+from kept.store.jsonl import INDEX, Closed, damaged_at, event_of, naming
+from kept.store.schema import check_told
 
 HEADER = b'{"kind":"steps","version":%d}\n' % SCHEMA
 """The first record of the index: the version of its format."""
@@ -269,7 +268,7 @@ def read_steps(folder: Path) -> list[StepRow]:
 
 def index_record(row: StepRow) -> bytes:
     """A row as a record of the index file."""
-    return b'{"row":%b}' % wire.encode(row)
+    return b'{"row":%b}' % codec.encode(row)
 
 
 class Mended(NamedTuple):
@@ -305,14 +304,14 @@ def is_index_of(index: Path, spine: Path) -> bool:
     at = 0
     try:
         for number, line in enumerate(lines):
-            if wire.unseal(line) != at or not line.endswith(b"\n"):
+            if codec.unseal(line) != at or not line.endswith(b"\n"):
                 return False
             at += len(line)
             if number == 0:
                 if not line.endswith(HEADER[1:]):
                     return False
             elif number == len(lines) - 1 and b'"kind":"closed"' in line:
-                wire.decode(line, Closed)
+                codec.decode(line, Closed)
             elif _rows.decode(line).row != next(right, None):
                 return False
     except ValueError:
@@ -324,7 +323,7 @@ def _index_lines(rows: Iterable[StepRow]) -> bytes:
     lines: list[bytes] = []
     at = 0
     for record in (HEADER[:-1], *map(index_record, rows)):
-        lines.append(wire.seal(record, at))
+        lines.append(codec.seal(record, at))
         at += len(lines[-1])
     return b"".join(lines)
 
@@ -402,7 +401,7 @@ def _trusted(index: Path, spine: Path) -> list[StepRow]:
     with index.open("rb") as file:
         for line in file:
             try:
-                moved = wire.unseal(line) != at or not line.endswith(b"\n")
+                moved = codec.unseal(line) != at or not line.endswith(b"\n")
                 at += len(line)
                 if line.endswith(HEADER[1:]):
                     continue

@@ -10,20 +10,19 @@ from typing import Literal, NamedTuple
 from kept.core.artifact import Candidate
 from kept.core.event import Event, RunStarted, StepClosed, StepOpened
 from kept.errors import JournalError
-from kept.store import wire
-from kept.store.appender import Appender
-from kept.store.best import swap_best
-from kept.store.damage import line_number
+from kept.store import codec
+from kept.store.candidate_files import set_aside, swap_best
 from kept.store.export_digests import FILE as EXPORTS
 from kept.store.export_digests import changed_exports
-from kept.store.files import set_aside
 from kept.store.home import Home
-from kept.store.lines import (
+from kept.store.jsonl import (
     INDEX,
+    Appender,
     StoredLine,
     check_whole,
     closed_sizes,
     event_of,
+    line_number,
     load_candidate,
     stored_lines,
 )
@@ -209,14 +208,14 @@ def _rollouts(folder: Path, steps: _Steps) -> Iterator[Damage]:
     for one in stored_lines(path, least=steps.end):
         what = one.problem
         if not what:
-            last = wire.unseal(one.line) + len(one.line)
+            last = codec.unseal(one.line) + len(one.line)
             try:
-                row = wire.decode_line(one.line)
+                row = codec.decode_line(one.line)
             except ValueError as error:
                 what = str(error)
             else:
                 # a step is opened before anything is rolled out for it
-                later = max(later, row.step if isinstance(row, wire.RolloutLine) else 0)
+                later = max(later, row.step if isinstance(row, codec.RolloutLine) else 0)
         if what:
             size = len(one.line) or (steps.end - last if last < steps.end else 1)
             whose = steps.lose(last, last + size)
@@ -276,7 +275,7 @@ def _references(
     """Entries that the journal or the rollout file tell of, and that are not there."""
     path = folder / "rollouts.jsonl"
     for one, key in _lost_references(path, whole):
-        at = wire.unseal(one.line)
+        at = codec.unseal(one.line)
         whose = steps.lose(at, at + 1)
         what = f"refers to the entry {key} of {pack.path.name}, which is lost ({whose})"
         yield Damage(f"{path.name}:{line_number(path, one.at)}", "problem", what, REPAIR)
@@ -287,14 +286,14 @@ def _lost_references(path: Path, whole: set[str]) -> Iterator[tuple[StoredLine, 
     """Lines whose trace or reply stands in the pack and cannot be read, with its key."""
     for one in stored_lines(path):
         try:
-            row = None if one.problem else wire.decode_line(one.line)
+            row = None if one.problem else codec.decode_line(one.line)
         except ValueError:
             continue
         key = ""
-        if isinstance(row, wire.RolloutLine):
+        if isinstance(row, codec.RolloutLine):
             key = row.trace
-        elif isinstance(row, wire.CallLine) and row.stored:
-            key = wire.decode(row.reply, str)
+        elif isinstance(row, codec.CallLine) and row.stored:
+            key = codec.decode(row.reply, str)
         if key and key not in whole:
             yield one, key
 

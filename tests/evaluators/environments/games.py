@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kept.core.case import Case
-from kept.core.model import ModelRequest
+from kept.core.llm import ModelRequest
 from kept.core.rollout import Failure
-from kept.evaluators.environments.fields import values
-from kept.evaluators.environments.playing import Players
+from kept.evaluators.environments.alfworld import Players
+from kept.evaluators.environments.datasets import values
 from tests.conftest import needed_peer
 from tests.evaluators.environments.shared import shared
 

@@ -7,16 +7,15 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import ModelRequest
+from kept.core.llm import ModelRequest
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import SetupError, SpecError
 from kept.evaluators.environments.alfworld import AlfWorld
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.opening import parted
-from kept.evaluators.environments.scoring import EnvScorer
-from kept.evaluators.environments.settings import EnvSettings
+from kept.evaluators.environments.base import EnvSettings
+from kept.evaluators.environments.chat_student import ChatRunner, EnvScorer
+from kept.evaluators.environments.registry import parted
 from kept.models.scripted import Line
 from kept.testing import EnvironmentSuite, MemoryJournal, ScriptedModel
 from tests.evaluators.environments.games import COOL, LIGHT, SIMPLE, expert, games
@@ -105,7 +104,7 @@ def test_its_own_splits_are_a_split_dir(tmp_path: Path):
     if AlfWorld().needs():
         with pytest.raises(SpecError, match=r"pip install 'alfworld>="):
             parted(AlfWorld(), settings)
-    from kept.evaluators.environments.splitting import part
+    from kept.evaluators.environments.datasets import part
 
     cases = part(AlfWorld(), settings).cases
     assert (len(cases.train), len(cases.holdout), len(cases.test)) == (1, 1, 1)

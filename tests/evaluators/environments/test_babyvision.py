@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kept.core.case import Case
-from kept.core.model import ModelRequest
+from kept.core.llm import ModelRequest
 from kept.core.rollout import Failure, Rollout
 from kept.errors import SpecError
 from kept.evaluators.environments.babyvision import (
@@ -18,10 +18,8 @@ from kept.evaluators.environments.babyvision import (
     boxed_answer,
     same_blank,
 )
-from kept.evaluators.environments.contract import Graded, JudgeQuestion
-from kept.evaluators.environments.fields import values
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import part
+from kept.evaluators.environments.base import EnvSettings, Graded, JudgeQuestion
+from kept.evaluators.environments.datasets import part, values
 from kept.testing import EnvironmentSuite, ScriptedModel
 from tests.evaluators.environments.babyvision_data import (
     drawn,

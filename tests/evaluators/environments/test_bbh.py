@@ -4,8 +4,8 @@ import pytest
 
 from kept.core.case import Case
 from kept.core.rollout import Rollout
-from kept.evaluators.environments.bbh import Bbh, same
-from kept.evaluators.environments.contract import Graded
+from kept.evaluators.environments.base import Graded
+from kept.evaluators.environments.qa import Bbh, same
 from kept.testing import EnvironmentSuite
 from tests.evaluators.environments.shared import shared
 

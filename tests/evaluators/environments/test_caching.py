@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.evaluators.environments.swebench.caching import cached_folder
+from kept.evaluators.environments.swebench.testbed import cached_folder
 
 
 @pytest.fixture(autouse=True)

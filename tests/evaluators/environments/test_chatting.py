@@ -5,13 +5,12 @@ from pathlib import Path
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import ModelReply, ModelRequest, ToolCall
+from kept.core.llm import ModelReply, ModelRequest, ToolCall
 from kept.core.ports import Scope, Tool
 from kept.core.rollout import NO_FILES, Failure, Job, Rollout, TraceItem, Usage
 from kept.core.score import Score
-from kept.engine.scope import JournalScope
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.contract import (
+from kept.engine.replay import JournalScope
+from kept.evaluators.environments.base import (
     Environment,
     Episode,
     Graded,
@@ -20,13 +19,17 @@ from kept.evaluators.environments.contract import (
     Posed,
     Turn,
 )
-from kept.evaluators.environments.probing import probed
-from kept.evaluators.environments.rendering import skill_text, system_prompt
-from kept.evaluators.environments.scoring import EnvScorer
-from kept.evaluators.environments.searchqa import SearchQa
+from kept.evaluators.environments.chat_student import (
+    ChatRunner,
+    EnvScorer,
+    probed,
+    skill_text,
+    system_prompt,
+)
+from kept.evaluators.environments.qa import SearchQa
 from kept.models.scripted import Line
 from kept.testing import MemoryJournal, ScriptedModel, ScriptedTool
-from kept.testing.suites.runner import RunnerSuite
+from kept.testing.suites.evaluators import RunnerSuite
 
 DATA = Path(__file__).parent / "data" / "searchqa.json"
 SKILL = {"SKILL.md": "Be brief.\n"}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kept.evaluators.environments.choosing import Choice, all_chosen, choices_in, chosen, labelled
-from kept.evaluators.environments.replying import boxed
+from kept.evaluators.environments.answers import Choice, all_chosen, choices_in, chosen, labelled
+from kept.evaluators.environments.chat_student import boxed
 
 CHOICES = labelled(["40°", "$60$ degrees", "a boat", "None of these"])
 

@@ -9,17 +9,16 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import Image, Message, ModelReply, ModelRequest, ToolCall
+from kept.core.llm import Image, Message, ModelReply, ModelRequest, ToolCall
 from kept.core.ports import Runner, Scope, Tool
 from kept.core.rollout import NO_FILES, Failure, Job, Purpose, Rollout, Usage
 from kept.core.score import Score
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import SetupError, SpecError
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.coding_agent_student import WorkspaceRunner
-from kept.evaluators.environments.contract import (
+from kept.evaluators.environments.base import (
     Defect,
     Environment,
+    EnvSettings,
     Episode,
     Graded,
     Item,
@@ -29,11 +28,11 @@ from kept.evaluators.environments.contract import (
     Posed,
     Turn,
 )
-from kept.evaluators.environments.finding import find_env
-from kept.evaluators.environments.scoring import EnvScorer
-from kept.evaluators.environments.searchqa import SearchQa
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import part
+from kept.evaluators.environments.chat_student import ChatRunner, EnvScorer
+from kept.evaluators.environments.coding_agent_student import WorkspaceRunner
+from kept.evaluators.environments.datasets import part
+from kept.evaluators.environments.qa import SearchQa
+from kept.evaluators.environments.registry import find_env
 from kept.testing import MemoryJournal, ScriptedModel, ScriptedTool
 from tests.evaluators.environments.drawing import page
 from tests.evaluators.environments.test_splitting import by_folder, by_ratio, rows, write

@@ -11,11 +11,9 @@ from rapidfuzz.distance import Levenshtein
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
 from kept.errors import SpecError
-from kept.evaluators.environments.contract import Graded
+from kept.evaluators.environments.base import EnvSettings, Graded
+from kept.evaluators.environments.datasets import part, values
 from kept.evaluators.environments.docvqa import ASK, DocVqa, anls, levenshtein
-from kept.evaluators.environments.fields import values
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import part
 from kept.testing import EnvironmentSuite
 from tests.evaluators.environments.docvqa_data import (
     HEAD,

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SpecError
-from kept.evaluators.environments.finding import BUILT_IN, find_env, names
-from kept.evaluators.environments.searchqa import SearchQa
-from kept.evaluators.environments.settings import EnvSettings
+from kept.evaluators.environments.base import EnvSettings
+from kept.evaluators.environments.qa import SearchQa
+from kept.evaluators.environments.registry import BUILT_IN, find_env, names
 
 OWN = """\
 from kept.evaluators.environments.jsonl import Jsonl

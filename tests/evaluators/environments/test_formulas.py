@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kept.evaluators.environments.formulas import choices_of, same_formula
+from kept.evaluators.environments.answers import choices_of, same_formula
 from tests.evaluators.environments.shared import shared
 
 FORMULAS = [

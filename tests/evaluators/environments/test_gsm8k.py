@@ -5,8 +5,8 @@ import pytest
 
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
-from kept.evaluators.environments.contract import Graded
-from kept.evaluators.environments.gsm8k import Gsm8k, number_in
+from kept.evaluators.environments.base import Graded
+from kept.evaluators.environments.qa import Gsm8k, number_in
 from kept.testing import EnvironmentSuite
 from tests.evaluators.environments.shared import shared
 

@@ -7,11 +7,8 @@ import pytest
 from kept.core.case import Case
 from kept.core.rollout import Rollout
 from kept.errors import SpecError
-from kept.evaluators.environments.checks import CHECKS, unmet
-from kept.evaluators.environments.contract import Graded
-from kept.evaluators.environments.ifeval import IfEval, loosened
-from kept.evaluators.environments.language import is_in
-from kept.evaluators.environments.sentences import sentences_of
+from kept.evaluators.environments.base import Graded
+from kept.evaluators.environments.ifeval import CHECKS, IfEval, is_in, loosened, sentences_of, unmet
 from kept.testing import EnvironmentSuite
 from tests.evaluators.environments.shared import shared
 

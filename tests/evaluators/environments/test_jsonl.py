@@ -6,7 +6,7 @@ import pytest
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
 from kept.errors import SpecError
-from kept.evaluators.environments.contract import Graded
+from kept.evaluators.environments.base import Graded
 from kept.evaluators.environments.jsonl import Jsonl, Measure
 from kept.testing import EnvironmentSuite
 

@@ -10,8 +10,8 @@ import pytest
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
 from kept.errors import SpecError
-from kept.evaluators.environments.contract import Graded
-from kept.evaluators.environments.fields import values
+from kept.evaluators.environments.base import Graded
+from kept.evaluators.environments.datasets import values
 from kept.evaluators.environments.livemathematicianbench import (
     Choice,
     LiveMathematicianBench,

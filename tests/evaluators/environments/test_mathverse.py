@@ -10,8 +10,8 @@ import pytest
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
 from kept.errors import KeptError, SpecError
-from kept.evaluators.environments.contract import Graded, Item, JudgeQuestion
-from kept.evaluators.environments.fields import values
+from kept.evaluators.environments.base import EnvSettings, Graded, Item, JudgeQuestion
+from kept.evaluators.environments.datasets import part, values
 from kept.evaluators.environments.mathverse import (
     ASK_CHOICE,
     ASK_FREE,
@@ -19,8 +19,6 @@ from kept.evaluators.environments.mathverse import (
     MathVerse,
     final_answer,
 )
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import part
 from kept.testing import EnvironmentSuite, ScriptedModel
 from tests.evaluators.environments.drawing import draw
 from tests.evaluators.environments.mathverse_data import (

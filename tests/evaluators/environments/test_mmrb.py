@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kept.core.case import Case
-from kept.core.model import Message, parts_of
+from kept.core.llm import Message, parts_of
 from kept.core.rollout import Failure, Rollout
 from kept.errors import SpecError
-from kept.evaluators.environments.contract import Graded, Item
-from kept.evaluators.environments.fields import values
+from kept.evaluators.environments.base import EnvSettings, Graded, Item
+from kept.evaluators.environments.datasets import part, values
 from kept.evaluators.environments.mmrb import (
     ASK_CHOICE,
     ASK_FREE,
@@ -21,8 +21,6 @@ from kept.evaluators.environments.mmrb import (
     contains,
     same_words,
 )
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import part
 from kept.testing import EnvironmentSuite
 from tests.evaluators.environments.drawing import draw, page
 from tests.evaluators.environments.mmrb_data import card, right, row, shown, write_mmrb, wrong

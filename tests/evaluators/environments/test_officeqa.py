@@ -9,18 +9,15 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import ModelReply, ModelRequest, ToolCall
+from kept.core.llm import ModelReply, ModelRequest, ToolCall
 from kept.core.rollout import Failure, Job, Rollout
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import SetupError, SpecError
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.contract import Graded
-from kept.evaluators.environments.fields import values
-from kept.evaluators.environments.finding import find_env
-from kept.evaluators.environments.officeqa import OfficeQa
-from kept.evaluators.environments.officeqa_scoring import normal, numbers_in, official, token_f1
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import part
+from kept.evaluators.environments.base import EnvSettings, Graded
+from kept.evaluators.environments.chat_student import ChatRunner
+from kept.evaluators.environments.datasets import part, values
+from kept.evaluators.environments.officeqa import OfficeQa, normal, numbers_in, official, token_f1
+from kept.evaluators.environments.registry import find_env
 from kept.models.scripted import Line, ScriptedModel
 from kept.testing import EnvironmentSuite, MemoryJournal
 from tests.evaluators.environments.officeqa_data import (

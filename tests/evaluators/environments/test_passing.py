@@ -9,11 +9,11 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
+from kept.evaluators.environments.alfworld import Game, Players
+from kept.evaluators.environments.chat_student import EnvScorer
 from kept.evaluators.environments.ifeval import IfEval
-from kept.evaluators.environments.playing import Game, Players
-from kept.evaluators.environments.scoring import EnvScorer
-from kept.evaluators.scorers.passing import Passing
+from kept.evaluators.scorers.composite import Passing
 from kept.testing import MemoryJournal
 
 DATA = Path(__file__).parent / "data" / "ifeval.jsonl"
@@ -38,7 +38,7 @@ def test_a_case_that_is_solved_in_part_does_not_pass():
 
     class Half(IfEval):
         def grade(self, case: Case, rollout: Rollout):
-            from kept.evaluators.environments.contract import Graded
+            from kept.evaluators.environments.base import Graded
 
             return Graded(0.5, 0.5, "half of it is missing")
 

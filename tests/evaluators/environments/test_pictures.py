@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import Image, Message, ModelRequest
+from kept.core.llm import Image, Message, ModelRequest
 from kept.errors import SetupError
-from kept.evaluators.environments.contract import Posed
-from kept.evaluators.environments.fields import Fields
+from kept.evaluators.environments.base import Posed
+from kept.evaluators.environments.datasets import Fields, Row
 from kept.evaluators.environments.pictures import find_picture, load_picture, marked, picture_files
-from kept.evaluators.environments.reading import Row
 from kept.models.anthropic_messages import Messages
 from kept.models.openai_chat import Chat
-from kept.models.speech import Habits
+from kept.models.protocol import Habits
 from tests.evaluators.environments.drawing import draw, page
 
 ONE, TWO = Image("image/png", page("one")), Image("image/png", page("two"), "low")

@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SetupError, SpecError
-from kept.evaluators.environments.contract import Item
-from kept.evaluators.environments.fields import Fields, as_items, item
-from kept.evaluators.environments.reading import MOST, rows_in
+from kept.evaluators.environments.base import Item
+from kept.evaluators.environments.datasets import MOST, Fields, as_items, item, rows_in
 
 
 def test_rows_of_json_lines_know_their_lines(tmp_path: Path):

@@ -10,16 +10,14 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import ModelRequest
+from kept.core.llm import ModelRequest
 from kept.core.rollout import Failure, Job, Rollout
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import SpecError
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.contract import Graded, JudgeQuestion
-from kept.evaluators.environments.fields import values
+from kept.evaluators.environments.base import EnvSettings, Graded, JudgeQuestion
+from kept.evaluators.environments.chat_student import ChatRunner
+from kept.evaluators.environments.datasets import part, values
 from kept.evaluators.environments.sealqa import MOST_CHARS, SealQa, contained, normal, verdict
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import part
 from kept.evaluators.tools.web_pages import Pages, page_text
 from kept.models.scripted import Line, ScriptedModel
 from kept.testing import EnvironmentSuite, MemoryJournal

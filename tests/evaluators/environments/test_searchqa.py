@@ -5,13 +5,12 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import ModelRequest
+from kept.core.llm import ModelRequest
 from kept.core.rollout import Failure, Job, Rollout
-from kept.engine.scope import JournalScope
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.contract import Graded
-from kept.evaluators.environments.searchqa import SearchQa, cut_documents
-from kept.evaluators.environments.squad import likeness, normal, token_f1
+from kept.engine.replay import JournalScope
+from kept.evaluators.environments.base import Graded
+from kept.evaluators.environments.chat_student import ChatRunner
+from kept.evaluators.environments.qa import SearchQa, cut_documents, likeness, normal, token_f1
 from kept.testing import EnvironmentSuite, MemoryJournal, ScriptedModel
 from tests.evaluators.environments.shared import shared
 

@@ -6,12 +6,11 @@ import pytest
 
 from kept.core.case import Case, Cases
 from kept.errors import SpecError
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.opening import opened
-from kept.evaluators.environments.searchqa import SearchQa
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.skills import MAX_FILES, skill_at
-from kept.evaluators.environments.splitting import Parted
+from kept.evaluators.environments.base import MAX_FILES, EnvSettings, skill_at
+from kept.evaluators.environments.chat_student import ChatRunner
+from kept.evaluators.environments.datasets import Parted
+from kept.evaluators.environments.qa import SearchQa
+from kept.evaluators.environments.registry import opened
 from kept.testing import ScriptedModel
 
 PICTURE = b"\x89PNG\r\n\x1a\n\x00\xff"

@@ -7,9 +7,9 @@ import pytest
 
 from kept.core.case import SPLITS, Case
 from kept.errors import SetupError, SpecError
-from kept.evaluators.environments.searchqa import SearchQa
-from kept.evaluators.environments.settings import EnvSettings, ratio_of
-from kept.evaluators.environments.splitting import part
+from kept.evaluators.environments.base import EnvSettings, ratio_of
+from kept.evaluators.environments.datasets import part
+from kept.evaluators.environments.qa import SearchQa
 
 
 def rows(n: int, begin: int = 0) -> list[dict[str, Any]]:

@@ -14,17 +14,14 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import ModelReply, ModelRequest, ToolCall
+from kept.core.llm import ModelReply, ModelRequest, ToolCall
 from kept.core.rollout import Failure, Job, Purpose, Rollout, Usage
 from kept.core.score import Score
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import SetupError, SpecError
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.contract import Graded
-from kept.evaluators.environments.fields import values
-from kept.evaluators.environments.scoring import EnvScorer
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import part
+from kept.evaluators.environments.base import EnvSettings, Graded
+from kept.evaluators.environments.chat_student import ChatRunner, EnvScorer
+from kept.evaluators.environments.datasets import part, values
 from kept.evaluators.environments.spreadsheetbench.cells import (
     Area,
     areas_of,
@@ -32,14 +29,13 @@ from kept.evaluators.environments.spreadsheetbench.cells import (
     look,
     normal,
 )
-from kept.evaluators.environments.spreadsheetbench.prompts import SOLUTION, code_in
-from kept.evaluators.environments.spreadsheetbench.spreadsheetbench import SpreadsheetBench
+from kept.evaluators.environments.spreadsheetbench.environment import SpreadsheetBench
 from kept.evaluators.environments.spreadsheetbench.tasks import ALL, SOME
-from kept.evaluators.environments.spreadsheetbench.working import look_at
+from kept.evaluators.environments.spreadsheetbench.workbench import SOLUTION, code_in, look_at
 from kept.evaluators.tools.libreoffice import recalculated
 from kept.evaluators.tools.python_code import data_bench
 from kept.models.scripted import Line
-from kept.sandbox.walls import INSIDE
+from kept.sandbox.bwrap import INSIDE
 from kept.sandbox.workspace import Scratch
 from kept.testing import EnvironmentSuite, MemoryJournal, ScriptedModel
 from tests.evaluators.environments.shared import shared

@@ -10,7 +10,8 @@ import pytest
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import NO_FILES, Failure, Job, Rollout, TraceItem
-from kept.evaluators.environments.contract import (
+from kept.evaluators.environments.base import (
+    About,
     Environment,
     Episode,
     Graded,
@@ -20,7 +21,6 @@ from kept.evaluators.environments.contract import (
     Turn,
 )
 from kept.evaluators.environments.jsonl import Jsonl
-from kept.evaluators.environments.opened import About
 from kept.testing import EnvironmentSuite
 from tests.evaluators.environments.test_jsonl import DATA
 from tests.testing.test_suites import failing_tests

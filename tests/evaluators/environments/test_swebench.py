@@ -14,19 +14,17 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.core.rollout import Failure, Job, Rollout, Usage
 from kept.core.score import Score
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import SpecError
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.contract import Item
-from kept.evaluators.environments.scoring import EnvScorer
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import part
+from kept.evaluators.environments.base import EnvSettings, Item
+from kept.evaluators.environments.chat_student import ChatRunner, EnvScorer
+from kept.evaluators.environments.datasets import part
+from kept.evaluators.environments.swebench.environment import SweBench
 from kept.evaluators.environments.swebench.evaluation import Evaluation, evaluate
 from kept.evaluators.environments.swebench.instances import Instance, instance_of
-from kept.evaluators.environments.swebench.swebench import SweBench
 from kept.evaluators.environments.swebench.testbed import Sources, Testbed, Testbeds
 from kept.models.scripted import Line, ScriptedModel
 from kept.testing import EnvironmentSuite, MemoryJournal

@@ -14,12 +14,12 @@ import pytest
 
 from kept.core.rollout import Failure, Rollout
 from kept.core.score import Score
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import part
+from kept.evaluators.environments.base import EnvSettings
+from kept.evaluators.environments.datasets import part
 from kept.evaluators.environments.swebench.docker import ImageTestbeds, image_of, why_no_docker
+from kept.evaluators.environments.swebench.environment import SweBench
 from kept.evaluators.environments.swebench.evaluation import Evaluation, evaluate
 from kept.evaluators.environments.swebench.instances import instance_of
-from kept.evaluators.environments.swebench.swebench import SweBench
 from kept.evaluators.environments.swebench.testbed import Testbed
 from tests.evaluators.environments.bugs import LEDGER, git, make_row
 from tests.evaluators.environments.test_swebench import FIXES, rolled, shell

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kept.evaluators.environments.swebench.grading import report_of
+from kept.evaluators.environments.swebench.evaluation import report_of
 from kept.evaluators.environments.swebench.logs import PARSERS, parser_name
 from tests.conftest import needed_peer
 

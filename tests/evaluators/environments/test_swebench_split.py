@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from kept.core.case import Case
-from kept.evaluators.environments.swebench.sharing import split_by_repo
+from kept.evaluators.environments.swebench.testbed import split_by_repo
 
 LITE = {
     "astropy/astropy": 6,

@@ -3,8 +3,8 @@
 import pytest
 
 from kept.core.rollout import Failure
-from kept.evaluators.environments.contract import Graded, JudgeQuestion
-from kept.evaluators.environments.verdicts import LONGEST, judged, verdict
+from kept.evaluators.environments.answers import LONGEST, judged, verdict
+from kept.evaluators.environments.base import Graded, JudgeQuestion
 
 VERDICTS = [
     # by hand: the one word that stands in the reply, unless it is negated

@@ -9,13 +9,18 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure, Job, Purpose, Rollout, TraceItem
 from kept.core.score import Score
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import SetupError
 from kept.evaluators.environments.alfworld import AlfWorld
+from kept.evaluators.environments.chat_student import (
+    EnvScorer,
+    packed_session,
+    probed,
+    probing_of,
+    session_data,
+)
 from kept.evaluators.environments.coding_agent_student import WorkspaceRunner
-from kept.evaluators.environments.probing import packed_session, probed, probing_of, session_data
-from kept.evaluators.environments.scoring import EnvScorer
-from kept.evaluators.environments.searchqa import SearchQa
+from kept.evaluators.environments.qa import SearchQa
 from kept.sandbox.coding_agents.run import Harness
 from kept.testing import MemoryJournal
 from kept.testing.server import ModelServer

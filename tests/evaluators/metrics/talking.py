@@ -9,16 +9,14 @@ from typing import Any
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.exchange import answered, said, used
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import Message, ModelRequest, ToolAnswer, answered, said, used
 from kept.core.ports import Model
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Score
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.metrics.config import read_metrics
-from kept.evaluators.metrics.dialogue import DialogueScorer
-from kept.evaluators.metrics.measuring import Means
+from kept.evaluators.metrics.evaluate import Means
+from kept.evaluators.metrics.scorer import DialogueScorer
 from kept.models.scripted import ScriptedModel
 from kept.testing import MemoryJournal
 

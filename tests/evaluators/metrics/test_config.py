@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from kept.evaluators.metrics.checking import faults_of, lack_of
 from kept.evaluators.metrics.config import (
     CodeMetric,
     GEvalMetric,
@@ -14,6 +13,7 @@ from kept.evaluators.metrics.config import (
     read_metric,
     read_metrics,
 )
+from kept.evaluators.metrics.evaluate import faults_of, lack_of
 
 
 def test_each_kind_is_read_by_the_names_of_the_yaml():

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from kept.core.case import Case
-from kept.core.exchange import failed
+from kept.core.llm import failed
 from kept.core.ports import Model, Scorer
 from kept.core.rollout import Failure, Rollout
 from kept.models.scripted import ScriptedModel

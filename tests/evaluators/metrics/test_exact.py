@@ -3,8 +3,7 @@
 import pytest
 
 from kept.evaluators.metrics.config import read_metric
-from kept.evaluators.metrics.exact import equality, numeric
-from kept.evaluators.metrics.path import NoValue, value_at
+from kept.evaluators.metrics.deterministic import NoValue, equality, numeric, value_at
 
 
 def settings(metric: str, **given: object):

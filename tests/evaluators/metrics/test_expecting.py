@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kept.core.exchange import ToolUse
+from kept.core.llm import ToolUse
 from kept.core.rollout import Failure
 from kept.evaluators.metrics.tool_calls import Expecting, Use, alike, read_expected, same
 from tests.evaluators.metrics.talking import score, scorer, talk

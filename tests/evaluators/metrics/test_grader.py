@@ -9,7 +9,7 @@ import pytest
 from kept.core.score import Score
 from kept.evaluators.metrics import code_grader
 from kept.evaluators.metrics.code_grader import problem_with_grader
-from kept.sandbox import confined
+from kept.sandbox import worker
 from kept.sandbox.capabilities import abilities
 from tests.evaluators.metrics.talking import Row, measured, score, scorer, talk, told
 
@@ -215,7 +215,7 @@ def test_without_walls_a_grader_works_and_what_does_not_hold_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     able = replace(abilities(), walls=False, why_not="no `bwrap` here")
-    for module in (confined, code_grader):
+    for module in (worker, code_grader):
         monkeypatch.setattr(module, "abilities", lambda: able)
     assert grade(tmp_path, "def check(ctx): return True\n").metrics == {"check": 1.0, "passed": 1.0}
     assert list(code_grader.grader_warnings(["graders:check"])) == [

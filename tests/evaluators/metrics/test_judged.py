@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kept.core.case import Case
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import Failure, Job
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.models.scripted import ScriptedModel
 from kept.testing import MemoryJournal
 from tests.evaluators.metrics.talking import (

@@ -6,9 +6,8 @@ from math import exp
 import pytest
 
 from kept.core.rollout import Failure
-from kept.evaluators.metrics.alike import QUICK, Alike
-from kept.evaluators.metrics.likeness import likeness
-from kept.evaluators.metrics.subject import Measured
+from kept.evaluators.metrics.config import Measured
+from kept.evaluators.metrics.deterministic import QUICK, Alike, likeness
 from tests.evaluators.metrics.talking import score, scorer, talk
 
 MAT = "the cat sat on the mat"

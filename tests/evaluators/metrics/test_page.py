@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kept.evaluators.metrics.config import GRADED, LIKENESS, read_metric
-from kept.evaluators.metrics.rag import rank_weighted, share
+from kept.evaluators.metrics.llm_graded import rank_weighted, share
 from tests.evaluators.metrics.talking import score, scorer, talk
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "metrics.md").read_text("utf-8")

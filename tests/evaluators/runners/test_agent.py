@@ -11,8 +11,8 @@ from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.ports import Runner
 from kept.core.rollout import FREE, Failure, Job, Rollout
-from kept.engine.scope import JournalScope, request_key
-from kept.evaluators.runners.agent import AgentRunner, Outfit
+from kept.engine.replay import JournalScope, request_key
+from kept.evaluators.runners.coding_agent import AgentRunner, Outfit
 from kept.evaluators.runners.model import Form
 from kept.testing import MemoryJournal, RunnerSuite
 from tests.processes import is_gone, read_pid

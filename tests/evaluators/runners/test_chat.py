@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kept.evaluators.runners.chat import NoChat, chat_of
+from kept.evaluators.runners.model import NoChat, chat_of
 
 MESSAGE = '{"role": "user", "content": "hi", "more": %s}'
 

@@ -7,7 +7,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.ports import Runner
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.runners.command import CommandRunner
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.command import Command

@@ -15,7 +15,7 @@ import pytest
 import kept
 from kept.core.case import Case
 from kept.core.rollout import Failure, Job, Rollout
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.runners.function import FunctionRunner, failure_of
 from kept.testing import MemoryJournal
 

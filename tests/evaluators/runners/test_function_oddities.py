@@ -13,7 +13,7 @@ import kept
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure, Job, Rollout
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.runners.function import FunctionRunner
 from kept.testing import MemoryJournal
 

@@ -6,10 +6,10 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.ports import Runner
 from kept.core.rollout import Failure, Job, Purpose, Rollout
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.runners.model import Form, ModelRunner, request_for, seed_of
 from kept.models.scripted import Line
 from kept.testing import MemoryJournal, RunnerSuite, ScriptedModel

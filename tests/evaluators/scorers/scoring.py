@@ -7,7 +7,7 @@ from kept.core.case import Case
 from kept.core.ports import Scorer
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.testing import MemoryJournal
 
 CANDIDATE = Candidate({"prompt.md": "hello\n"})

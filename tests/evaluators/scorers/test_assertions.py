@@ -10,18 +10,17 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
-from kept.engine.scope import JournalScope
-from kept.evaluators.scorers.assertions import assertions as spec
-from kept.evaluators.scorers.assertions import llm
-from kept.evaluators.scorers.assertions.assertions import KINDS, AssertionSpec
+from kept.engine.replay import JournalScope
+from kept.evaluators.scorers.assertions import llm, spec
 from kept.evaluators.scorers.assertions.deterministic import within
 from kept.evaluators.scorers.assertions.python import MOST_PROCESSES
 from kept.evaluators.scorers.assertions.scorer import AssertionsScorer
-from kept.recipes.task.asserting import faults_in
+from kept.evaluators.scorers.assertions.spec import KINDS, AssertionSpec
+from kept.recipes.task.make_scorer import faults_in
 from kept.settings import processors
 from kept.testing import MemoryJournal
 

@@ -10,7 +10,7 @@ from kept.core.case import Case
 from kept.core.ports import Scorer
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.scorers.command import CommandScorer, Fields, read_score
 from kept.sandbox.command import Command
 from kept.sandbox.workspace import Scratch

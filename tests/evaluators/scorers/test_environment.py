@@ -80,7 +80,7 @@ def test_a_scorer_that_looks_for_keys_in_other_processes_finds_none(tmp_path: Pa
 def test_without_walls_nobody_else_may_read_the_process():
     """Needs no root: the kernel gives the files of such a process in /proc to root."""
     code = (
-        "import os; from kept.sandbox.confined import _forbid_reading; _forbid_reading();"
+        "import os; from kept.sandbox.worker import _forbid_reading; _forbid_reading();"
         "print(os.stat(f'/proc/{os.getpid()}/environ').st_uid,"
         " os.popen('cat /proc/$PPID/environ 2>&1').read())"
     )

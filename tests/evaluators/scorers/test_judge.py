@@ -12,12 +12,10 @@ from kept.core.case import Case
 from kept.core.ports import Model, Scorer
 from kept.core.rollout import Failure, Rollout
 from kept.core.score import Score
-from kept.evaluators.scorers.checks import Matches, Tokens
-from kept.evaluators.scorers.judge import Floor, JudgeScorer
-from kept.evaluators.scorers.judging import Criterion, Sheet
-from kept.evaluators.scorers.rules import Rule, RulesScorer, Target
-from kept.models.config import ModelConfig
-from kept.models.connect import connect
+from kept.evaluators.scorers.judge import Criterion, Floor, JudgeScorer, Sheet
+from kept.evaluators.scorers.rules import Matches, Rule, RulesScorer, Target, Tokens
+from kept.models.client import connect
+from kept.models.providers import ModelConfig
 from kept.testing import ScorerSuite
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.evaluators.scorers.scoring import score

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from kept.core.parsing import DuplicateKey, ParseLimit
-from kept.evaluators.scorers.printed import printed_objects
+from kept.evaluators.scorers.command import printed_objects
 
 EMPTY: list[dict[str, object]] = [{}]
 

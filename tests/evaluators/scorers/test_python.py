@@ -11,7 +11,7 @@ import pytest
 from kept.core.ports import Scorer
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.scorers.function import Function, PythonScorer, problem_with
 from kept.sandbox.orphan_search import descendants
 from kept.testing import MemoryJournal, ScorerSuite

@@ -13,8 +13,8 @@ from kept.core.artifact import Candidate
 from kept.core.ports import Scorer
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
-from kept.engine.scope import JournalScope
-from kept.evaluators.scorers.checks import (
+from kept.engine.replay import JournalScope
+from kept.evaluators.scorers.rules import (
     Check,
     Format,
     Growth,
@@ -24,9 +24,11 @@ from kept.evaluators.scorers.checks import (
     Measured,
     Parses,
     Phrases,
+    Rule,
+    RulesScorer,
+    Target,
     Tokens,
 )
-from kept.evaluators.scorers.rules import Rule, RulesScorer, Target
 from kept.testing import MemoryJournal, ScorerSuite
 from tests.evaluators.scorers.scoring import CASE, EMPTY, score
 
@@ -168,7 +170,7 @@ def test_the_loop_goes_on_while_a_pattern_is_at_work():
 def test_a_check_that_nobody_waits_for_any_more_ends_by_itself():
     given = {"kind": "Matches", "of": ["(a+)+$"], "text": HOSTILE}
     asked = json.dumps({"given": given, "seconds": 0.1}).encode()
-    line = "from kept.sandbox.bounded_main import answer; from kept.evaluators.scorers.checks import measured;"
+    line = "from kept.sandbox.bounded_main import answer; from kept.evaluators.scorers.rules import measured;"
     line += f"answer(measured, {asked})"
     done = subprocess.run([sys.executable, "-c", line], check=False, timeout=60)
     assert done.returncode == -signal.SIGXCPU

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from kept.evaluators.templates.fault import TemplateFault
-from kept.evaluators.templates.nunjucks import names_of, render
+from kept.evaluators.templates.filters import TemplateFault
+from kept.evaluators.templates.render import names_of, render
 
 VALUES: dict[str, object] = {
     "name": "Bo",

@@ -4,10 +4,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.tools.function import FunctionConfig, FunctionTools
-from kept.evaluators.tools.mcp import McpServer
-from kept.evaluators.tools.mcp_session import McpConfig
+from kept.evaluators.tools.mcp import McpConfig, McpServer
 from kept.testing import MemoryJournal
 
 PLAIN = Path(__file__).with_name("plain_server.py")

@@ -3,9 +3,9 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 
+from kept.core.llm import ToolAnswer
 from kept.core.ports import Tool
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.tools.mcp import McpServer, McpTool
 from kept.testing import MemoryJournal, ToolSuite
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from kept.core.llm import ToolAnswer
 from kept.core.ports import Tool
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.tools.arithmetic import ArithmeticTool, NoNumber, worked_out
 from kept.testing import MemoryJournal, ToolSuite
 

@@ -8,10 +8,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from kept.core.llm import ToolAnswer
 from kept.core.ports import Tool
 from kept.core.rollout import Failure, Job
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
+from kept.evaluators.tools.files import SharedFiles
 from kept.evaluators.tools.python_code import (
     Bench,
     CodeTool,
@@ -20,7 +21,6 @@ from kept.evaluators.tools.python_code import (
     data_bench,
     run_program,
 )
-from kept.evaluators.tools.shared_files import SharedFiles
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.command import Limits
 from kept.sandbox.workspace import Scratch

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from kept.core.llm import ToolAnswer
 from kept.core.rollout import Job
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.tools.document_tools import Documents, document_tools
 from kept.testing import MemoryJournal
 

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from kept.core.llm import ToolAnswer
 from kept.core.ports import Tool
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
-from kept.evaluators.tools.files import file_tools
-from kept.evaluators.tools.shared_files import MOUNT, SharedFiles
+from kept.engine.replay import JournalScope
+from kept.evaluators.tools.files import MOUNT, SharedFiles, file_tools
 from kept.testing import MemoryJournal, ToolSuite
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from kept.core.llm import ToolAnswer
 from kept.core.ports import Tool
 from kept.core.rollout import Failure
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.tools import function as function_module
 from kept.evaluators.tools.function import FunctionConfig, FunctionTools
-from kept.sandbox import child as child_module
-from kept.sandbox import confined
+from kept.sandbox import worker
+from kept.sandbox import worker as child_module
 from kept.sandbox.capabilities import abilities
 from kept.testing import MemoryJournal, ToolSuite
 from tests.processes import is_gone
@@ -400,7 +400,7 @@ def test_parameters_that_do_not_fit_the_function_are_told(
 @pytest.fixture
 def without_walls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     able = replace(abilities(), walls=False, why_not="no `bwrap` here")
-    for module in (confined, function_module):
+    for module in (worker, function_module):
         monkeypatch.setattr(module, "abilities", lambda: able)
     yield
 

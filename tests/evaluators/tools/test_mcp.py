@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
+from kept.core.llm import ToolAnswer
 from kept.core.rollout import Failure
-from kept.core.tool import ToolAnswer
 from kept.evaluators.tools import mcp
-from kept.evaluators.tools.mcp import McpServer, told_apart
-from kept.evaluators.tools.mcp_session import McpConfig
+from kept.evaluators.tools.mcp import McpConfig, McpServer, told_apart
 from kept.settings import install_command
 from kept.testing import ScriptedTool
 from tests.evaluators.tools.served import ServedSuite, answer, scope, tools_of

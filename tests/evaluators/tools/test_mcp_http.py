@@ -14,11 +14,10 @@ from typing import Literal
 
 import pytest
 
+from kept.core.llm import ToolAnswer
 from kept.core.rollout import Failure
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
-from kept.evaluators.tools.mcp import McpServer
-from kept.evaluators.tools.mcp_session import McpConfig
+from kept.engine.replay import JournalScope
+from kept.evaluators.tools.mcp import McpConfig, McpServer
 from kept.testing import MemoryJournal
 from tests.evaluators.tools.served import ServedSuite, answer, tools_of
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from kept.core.tool import ToolAnswer
-from kept.evaluators.tools.mcp import McpServer
-from kept.evaluators.tools.mcp_session import McpConfig
-from kept.evaluators.tools.mcp_stdio import MOST_LINE
+from kept.core.llm import ToolAnswer
+from kept.evaluators.tools.mcp import McpConfig, McpServer
+from kept.evaluators.tools.mcp_transports import MOST_LINE
 from tests.evaluators.tools.served import answer, tools_of
 
 pytestmark = pytest.mark.slow

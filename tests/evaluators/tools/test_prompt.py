@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest, ToolAnswer
 from kept.core.ports import Tool
 from kept.core.rollout import Failure, Usage
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import SetupError
-from kept.evaluators.tools.prompt import PromptConfig, PromptTool, read_template
+from kept.evaluators.tools.function import PromptConfig, PromptTool, read_template
 from kept.testing import MemoryJournal, ScriptedModel, ToolSuite
 
 TEMPLATE = "Say in {{ language }}, in {{tone}} words: {{text}}"

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from kept.evaluators.tools.shared_files import Changes, SharedFiles, changes_between, path_of
+from kept.evaluators.tools.files import Changes, SharedFiles, changes_between, path_of
 
 
 def test_of_two_changes_of_one_file_the_later_holds_in_whatever_order_they_are_made_again() -> None:

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import pytest
 
+from kept.core.llm import ToolAnswer
 from kept.core.rollout import Failure, Job
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.tools import shell as module
 from kept.evaluators.tools.shell import EpisodeWorkspace, ShellSettings, ShellTool
 from kept.sandbox.workspace import Scratch

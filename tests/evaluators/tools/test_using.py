@@ -4,16 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import Message, ModelReply, ModelRequest, ToolCall
+from kept.core.llm import Message, ModelReply, ModelRequest, ToolAnswer, ToolCall
 from kept.core.rollout import Failure
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import JournalError
-from kept.evaluators.tools.using import MOST_TEXT, cut, journalled
+from kept.evaluators.tools.journalled_call import MOST_TEXT, cut, journalled
 from kept.models.scripted import ScriptedModel
 from kept.models.tool_loop import Agent
 from kept.store.journal import RunJournal
-from kept.testing.tool import ScriptedTool
+from kept.testing.fakes import ScriptedTool
 
 
 def used(folder: Path, answer: ToolAnswer | Failure) -> tuple[ToolAnswer | Failure, int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import kept.models.prompts
 from kept.models.prompts import ABOUT, NAMES, PLACEHOLDERS, filled, prompt, strange_places
-from kept.proposers.showing import Sight, facts_of, items_of
+from kept.proposers.prompt_items import Sight, facts_of, items_of
 from tests.proposers.briefs import make_brief
 from tests.proposers.test_forms import full_brief, on_a_near_miss
 

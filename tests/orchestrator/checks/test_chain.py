@@ -10,19 +10,13 @@ from typing import Any
 import pytest
 
 from kept.core.rollout import Failure
+from kept.orchestrator.checks import l0
 from kept.orchestrator.checks.base import CheckResult, Passed, Ran, Rejected, Submission
-from kept.orchestrator.checks.broken import file
 from kept.orchestrator.checks.chain import Pure, chain, judge
-from kept.orchestrator.checks.critique import critique
-from kept.orchestrator.checks.evaluation import ByCommand, Evaluation
-from kept.orchestrator.checks.first import l0
-from kept.orchestrator.checks.placeholder import placeholder
-from kept.orchestrator.checks.presence import deliverable, deliverable_presence
-from kept.orchestrator.checks.references import cross_reference
-from kept.orchestrator.checks.schema import schema
-from kept.orchestrator.checks.smoke import Smoke
-from kept.orchestrator.checks.structure import structural_integrity
-from kept.orchestrator.checks.syntax import syntax
+from kept.orchestrator.checks.execution import ByCommand, Evaluation, Smoke, critique
+from kept.orchestrator.checks.files import deliverable, deliverable_presence, file
+from kept.orchestrator.checks.syntax import schema, syntax
+from kept.orchestrator.checks.text import cross_reference, placeholder, structural_integrity
 from tests.orchestrator.submissions import (
     Commands,
     NoScope,

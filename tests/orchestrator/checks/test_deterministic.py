@@ -8,15 +8,15 @@ import pytest
 
 from kept.core.rollout import Failure
 from kept.evaluators.tools.python_code import Bench
-from kept.orchestrator.checks import deterministic
-from kept.orchestrator.checks.deterministic import (
+from kept.orchestrator.checks import execution
+from kept.orchestrator.checks.execution import (
     DeterministicPhase,
     Invariant,
     PhaseEnd,
     RunsOn,
     run_phase,
 )
-from kept.recipes.agent_run.agent_kit import runs_on
+from kept.recipes.agent_run.make_toolkit import runs_on
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.command import Exit
 from kept.sandbox.workspace import Scratch
@@ -55,7 +55,7 @@ def test_r33_a_deterministic_phase_reaches_no_model(on: RunsOn, monkeypatch: pyt
     assert b"Error" in end.files["net.txt"] and end.files["given.txt"] == b"1"
     # it is given nothing to ask a model with, and imports nothing that could
     assert list(inspect.signature(run_phase).parameters) == ["phase", "files", "run"]
-    assert "kept.models" not in inspect.getsource(deterministic)
+    assert "kept.models" not in inspect.getsource(execution)
 
 
 @pytest.mark.parametrize(

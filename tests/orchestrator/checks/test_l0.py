@@ -2,7 +2,7 @@
 
 import pytest
 
-from kept.orchestrator.checks.l0 import L0, Look, l0_flaws
+from kept.orchestrator.checks import L0, Look, l0_flaws
 
 LONG = " ".join(f"word{n}" for n in range(25))
 

@@ -2,9 +2,7 @@
 
 import pytest
 
-from kept.orchestrator.checks.contract import contract_problems
-from kept.orchestrator.checks.fixpoint import SAME, fixpoint
-from kept.orchestrator.checks.simhash import alike, fingerprint
+from kept.orchestrator.checks.files import SAME, alike, contract_problems, fingerprint, fixpoint
 
 TEXT = " ".join(f"word{n} of the report says that {n * 7} things were counted" for n in range(30))
 

@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from kept.orchestrator.folders import create_experiment, read_experiment
-from kept.orchestrator.tasks import create_task, set_best
+from kept.orchestrator.experiments import create_experiment, create_task, read_experiment, set_best
 
 
 def write_experiment(folder: Path, run: Path) -> None:

@@ -8,22 +8,20 @@ from typing import Any
 import pytest
 
 from kept.errors import SetupError
-from kept.orchestrator.folders import (
+from kept.orchestrator.experiments import (
+    Entry,
     Experiment,
     TaskInput,
     all_experiments,
-    create_experiment,
-    delete_experiment,
-    read_experiment,
-    read_task,
-)
-from kept.orchestrator.tasks import (
-    Entry,
     carried,
     create_continuation,
+    create_experiment,
     create_task,
+    delete_experiment,
     offer,
     offer_best,
+    read_experiment,
+    read_task,
     set_best,
     set_best_by_loss,
     take_back,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kept.orchestrator.refine.brief import brief_text
-from kept.orchestrator.refine.findings import Findings, findings_of
+from kept.orchestrator.refine.attempt import Findings, findings_of
+from kept.orchestrator.refine.proposer import brief_text
 from kept.orchestrator.run_folder.read import Refusal, SeedDefect, read_run
 from tests.orchestrator.rundir.made import perfect_run, put, real_run, synthetic_run
 

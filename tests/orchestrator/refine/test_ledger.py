@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kept.orchestrator.refine.alike import are_alike, main_words
+from kept.orchestrator.refine.attempt import are_alike, main_words
 from tests.recipes.refine.world import Attempted, World, world
 
 SHORT = "too short"

@@ -3,7 +3,7 @@
 import pytest
 
 from kept.errors import SetupError
-from kept.orchestrator.refine.tiers import ModelPair, Tiers, parse_pair
+from kept.orchestrator.refine.proposer import ModelPair, Tiers, parse_pair
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from kept.orchestrator.record import (
     Repair,
     Used,
 )
-from kept.orchestrator.refine.findings import findings_in, findings_of
+from kept.orchestrator.refine.attempt import findings_in, findings_of
 from kept.orchestrator.run_folder.read import read_loss, read_run
 from kept.orchestrator.run_folder.write import Layout, run_files, write_run
 

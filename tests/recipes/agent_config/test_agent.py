@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.plan import Plan
 from kept.errors import SetupError, SpecError
 from kept.recipes.agent_config.compile import compile_agent

@@ -12,16 +12,20 @@ from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.edit import Edit, apply_edits
 from kept.errors import SpecError
 from kept.proposers.numeric.space import Choices, Numbers, Point, Space
-from kept.proposers.texts import TextAxis
-from kept.recipes.agent_config import axes as axing
-from kept.recipes.agent_config.axes import Axes
-from kept.recipes.agent_config.coordinate import phases_of
-from kept.recipes.agent_config.spec.optimizer import optimizer_of, optimizer_warnings
+from kept.proposers.text_units import TextAxis
+from kept.recipes.agent_config import search_space as axing
+from kept.recipes.agent_config.search_space import Axes
+from kept.recipes.agent_config.spec.optimizer import (
+    optimizer_of,
+    optimizer_warnings,
+    starter_block,
+    suggest_axes,
+)
 from kept.recipes.agent_config.spec.read import ParsedAgent, ReadAgent, parse_agent, read_agent
-from kept.recipes.agent_config.spec.starter import starter_block, suggest_axes
 from kept.recipes.agent_config.spec.tools import HierarchicalDocumentToolSpec
 from kept.recipes.agent_config.tunable import Found, look
-from kept.spec.locate.path import Part, parse_path
+from kept.recipes.agent_config.tune import phases_of
+from kept.spec.locate.tree import Part, parse_path
 from tests.recipes.agent_config.spec.optimizers import agent_with, read_optimizer, write_optimized
 
 FILE_HEAD = """\

@@ -74,7 +74,7 @@ def test_a_case_of_one_turn_whose_model_hangs_is_given_up_and_the_other_finishes
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Bug 16: only turns of several had `llm_timeout`."""
-    monkeypatch.setattr("kept.models.line.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("kept.models.endpoint.FIRST_WAIT", 0.001)
 
     # a try has a second, and there are six of them
     def hang(seen: Seen) -> Fault | None:

@@ -12,22 +12,22 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.case import Case, Cases
 from kept.core.edit import Write
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.proposal import Answer, Ask, Proposal, Turn
 from kept.core.rollout import Pair
-from kept.core.schedules.schedule import Turns
+from kept.core.schedules.round_robin import Turns
 from kept.core.score import Outcome
 from kept.errors import SpecError
-from kept.gates.strict import Strict
+from kept.gates.seed_rules import Strict
 from kept.proposers.critique import DIAGNOSIS
-from kept.proposers.texts import TextAxis
+from kept.proposers.text_units import TextAxis
 from kept.recipes.agent_config.compile import plan_of
 from kept.recipes.agent_config.critics import FOLDER, THEIRS, Critics, further_texts, read_critics
 from kept.recipes.agent_config.spec.read import read_agent
 from kept.recipes.evaluate.compile import Wanted
 from kept.testing import MemoryJournal
+from kept.testing.run import sit
 from kept.testing.server import ModelServer, Seen
-from kept.testing.sitting import sit
 from tests.proposers.briefs import ask, make_brief
 from tests.recipes.agent_config.world import answer, write_agent
 

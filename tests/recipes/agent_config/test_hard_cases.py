@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.errors import SpecError
 from kept.recipes.agent_config.compile import compile_agent
 from kept.recipes.evaluate.compile import Wanted

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.sandbox.scratch import own
+from kept.sandbox.temp_dirs import own
 from kept.testing.server import ModelServer
 from tests.recipes.agent_config.world import answer, write_agent
 from tests.recipes.killing import kept, killed_at

@@ -9,7 +9,7 @@ from kept.errors import SpecError
 from kept.evaluators.metrics import code_grader
 from kept.recipes.agent_config.compile import compile_agent
 from kept.recipes.evaluate.compile import Wanted
-from kept.sandbox import confined
+from kept.sandbox import worker
 from kept.sandbox.capabilities import abilities
 
 AGENT = """\
@@ -79,7 +79,7 @@ test_cases: [{name: a, input: x}]
 
 def test_a_grader_without_walls_round_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     able = replace(abilities(), walls=False, why_not="no `bwrap` here")
-    for module in (confined, code_grader):
+    for module in (worker, code_grader):
         monkeypatch.setattr(module, "abilities", lambda: able)
     (tmp_path / "replies.jsonl").write_text('"billing"\n')
     (tmp_path / "graders.py").write_text("def grade(ctx): return True\n")

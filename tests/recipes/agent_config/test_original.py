@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.testing.server import Fault, ModelServer, Seen
+from kept.ui.report.eval_report import document, exit_code
 from kept.ui.report.eval_results import Sweep
-from kept.ui.report.test_report import document, exit_code
 from tests.recipes.agent_config.spec.agents import write
 from tests.recipes.agent_config.test_agent import measured, plan_of
 from tests.ui.cli.tasks import kept
@@ -111,7 +111,7 @@ def refuse(event, args):
         raise SystemExit(f"{event} {args}")
 
 sys.addaudithook(refuse)
-from kept.evaluators.metrics.likeness import likeness
+from kept.evaluators.metrics.deterministic import likeness
 texts = ("the car sat down", "the automobile sat down")
 print([likeness(name, *texts).score > 0 for name in sys.argv[1:]])
 """

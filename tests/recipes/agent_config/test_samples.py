@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.recipes.agent_config.compile import compile_agent
 from kept.recipes.evaluate.compile import Wanted
 from kept.testing.server import ModelServer, Seen

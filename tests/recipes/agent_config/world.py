@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.testing.server import Seen
 
 AGENT = """\

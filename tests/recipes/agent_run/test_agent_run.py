@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from kept.core.artifact import Candidate
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.plan import AGENT_RUN, Plan
 from kept.core.ports import Runner
 from kept.core.rollout import Failure
 from kept.errors import JournalError, SetupError, SpecError
 from kept.models.scripted import ScriptedModel
-from kept.orchestrator.checks.evaluation import USUAL
+from kept.orchestrator.checks.execution import USUAL
 from kept.orchestrator.state import Assignment
-from kept.orchestrator.texts import own_artifacts
-from kept.orchestrator.worker import ChatWorker
-from kept.recipes.agent_run.agent_reading import agent_run_of, changed_files, delivered_by
+from kept.orchestrator.toolkit import own_artifacts
+from kept.orchestrator.workers import ChatWorker
 from kept.recipes.agent_run.compile import Asked, Halting, compile_agent_run, measures
+from kept.recipes.agent_run.journal_view import agent_run_of, changed_files, delivered_by
 from kept.recipes.agent_run.spec import (
     USUAL_METRICS,
     AgentRunSpec,
@@ -33,7 +33,7 @@ from kept.sandbox.capabilities import abilities
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import RunnerSuite
-from kept.ui.cli.refine_sitting import seed_folder
+from kept.ui.cli._refine_run import seed_folder
 from tests.orchestrator.play import (
     Play,
     complete,

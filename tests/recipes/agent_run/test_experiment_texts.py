@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from kept.core.plan import Plan
-from kept.orchestrator.folders import Task, add_task, create_experiment
+from kept.orchestrator.experiments import Task, add_task, create_experiment
 from kept.orchestrator.prompt_registry import Epoch, PromptRegistry, Suite
-from kept.orchestrator.refine.rerun import Rerun
-from kept.orchestrator.texts import own_artifacts
-from kept.recipes.agent_run.agent_texts import registry_of
+from kept.orchestrator.refine.proposer import Rerun
+from kept.orchestrator.toolkit import own_artifacts
 from kept.recipes.agent_run.compile import Asked, Before, compile_agent_run
 from kept.recipes.agent_run.experiment_run import tag_of
-from kept.recipes.refine.refine import compile_refine
-from kept.recipes.refine.refine_asked import Refinement
+from kept.recipes.agent_run.make_toolkit import registry_of
+from kept.recipes.refine.compile import compile_refine
+from kept.recipes.refine.request import Refinement
 from kept.run import start
 from kept.sandbox.capabilities import abilities
 from kept.store.home import Home
 from kept.store.reader import Run
-from kept.ui.cli.refine_sitting import resume_refine
+from kept.ui.cli._refine_run import resume_refine
 from tests.orchestrator.rundir.made import perfect_run, synthetic_run
 
 NAME = "worker_pitfalls"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SetupError
-from kept.recipes.agent_run.given import find_inputs
+from kept.recipes.agent_run.make_toolkit import find_inputs
 
 
 def test_files_and_folders_are_found_binaries_too(tmp_path: Path) -> None:

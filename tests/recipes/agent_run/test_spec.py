@@ -6,8 +6,8 @@ import pytest
 
 from kept.errors import SpecError
 from kept.recipes.agent_run.spec import AgentRunSpec
-from kept.spec.load import validate
 from kept.spec.source import source_of
+from kept.spec.validate import validate
 
 
 def _spec(text: str) -> AgentRunSpec:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SetupError
-from kept.recipes.compare.versions import read_version
-from kept.recipes.task.reading import ReadTask, read_task
+from kept.recipes.compare.compile import read_version
+from kept.recipes.task.inputs import ReadTask, read_task
 from kept.spec.source import read_source
 
 pytestmark = pytest.mark.git

@@ -165,7 +165,7 @@ def test_a_result_says_why_nothing_was_judged(tmp_path: Path):
 
 
 def test_an_outage_is_told_with_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("kept.engine.silence.LONGEST", 0.0)
+    monkeypatch.setattr("kept.engine.stop.LONGEST", 0.0)
 
     def away(candidate: kept.Candidate, case: object) -> float:
         raise ConnectionError("nobody there")

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SetupError, SpecError
-from kept.recipes.importers.promptfoo.choosing import Chosen
-from kept.recipes.importers.promptfoo.draft import draft_of
+from kept.recipes.importers.promptfoo.compile import Chosen, draft_of
 
 WHOLE = """\
 prompts: ["Say {{x}}"]
@@ -301,7 +300,7 @@ def test_lists_that_make_too_many_cases_are_named_before_any_is_made(tmp_path: P
 def test_tests_that_make_too_many_cases_together_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("kept.recipes.importers.promptfoo.draft.MOST_CASES", 3)
+    monkeypatch.setattr("kept.recipes.importers.promptfoo.compile.MOST_CASES", 3)
     many = A_TEST.replace("x: one", "x: [1, 2]")
     (found,) = problems(tmp_path, WHOLE.replace(A_TEST, many + many))
     assert "tests: they make more than 3 cases" in found

@@ -9,18 +9,17 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import Message
+from kept.core.llm import Message
 from kept.core.rollout import Failure, Job, Rollout
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.errors import SetupError
 from kept.evaluators.runners.model import Form, request_for
-from kept.evaluators.scorers.assertions.assertion import Assertion, Grade
 from kept.evaluators.scorers.assertions.llm import Asked
 from kept.evaluators.scorers.assertions.python import PythonAssertions
-from kept.recipes.importers.intake import Draft, write
-from kept.recipes.importers.promptfoo.choosing import Chosen
-from kept.recipes.importers.promptfoo.draft import draft_of
-from kept.recipes.importers.promptfoo.tests import assertion_of
+from kept.evaluators.scorers.assertions.spec import Assertion, Grade
+from kept.recipes.importers import Draft, write
+from kept.recipes.importers.promptfoo.compile import Chosen, draft_of
+from kept.recipes.importers.promptfoo.read import assertion_of
 from kept.recipes.task.compile import compile_task
 from kept.spec.yaml import read_yaml
 from kept.testing.journal import MemoryJournal

@@ -13,15 +13,14 @@ from kept.core.plan import REFINE
 from kept.core.rollout import Failure
 from kept.core.schedules.refine import reruns, unpaid, unread
 from kept.errors import SetupError, SpecError
+from kept.orchestrator.refine.attempt import all_made
 from kept.orchestrator.refine.best import BEST, Winner, write_best
-from kept.orchestrator.refine.folder import Told
-from kept.orchestrator.refine.made import all_made
+from kept.orchestrator.refine.session import Told
 from kept.orchestrator.run_folder.read import read_run
-from kept.recipes.refine.refine_asked import Refinement
-from kept.recipes.refine.refine_gate import with_more
+from kept.recipes.refine.request import Refinement, with_more
+from kept.store.overview import journalled_spend
 from kept.store.reader import Run
-from kept.store.spent import spend_of
-from kept.ui.cli.refined import Refined, told_of
+from kept.ui.cli._refine_run import Refined, told_of
 from tests.engine.cutting import calls, rows
 from tests.orchestrator.play import say
 from tests.orchestrator.rundir.made import synthetic_run
@@ -239,7 +238,7 @@ def test_asks_that_a_schema_refused_are_counted_once(tmp_path: Path):
     it = raced(tmp_path, Attempted(0.8, GOOD))
     it.look = unreadable("Report")
     folder, state = it.start()
-    assert spend_of(folder, state).calls == it.calls + len(it.looks)
+    assert journalled_spend(folder, state).calls == it.calls + len(it.looks)
 
 
 def test_nothing_is_the_best_whose_readings_are_no_better_than_those_of_the_seed(tmp_path: Path):
@@ -310,7 +309,7 @@ def test_all_readings_of_a_session_have_one_budget_and_none_goes_beyond_it(tmp_p
     folder, state = it.start()
     assert state.stopped is not None and state.stopped.kind == "usd", state.stopped
     # what iterations cost is limited apart, and all the readings together
-    assert spend_of(folder, state).usd == pytest.approx(0.7)
+    assert journalled_spend(folder, state).usd == pytest.approx(0.7)
     assert len(it.looks) == 7
     told = session(it)
     assert (told["stop_reason"], told["best_iter"]) == ("usd", 0)
@@ -325,7 +324,7 @@ def test_all_readings_of_a_session_have_one_budget_and_none_goes_beyond_it(tmp_p
     ran, it.asked = it.calls, with_more(it.asked, ("budget.max_usd=19",), 0.75)
     _, state = it.resume(folder)
     assert session(it)["stop_reason"] == "max_iterations" and unpaid(state) == []
-    assert len(session(it)["iterations"]) == 2 and 0.75 < spend_of(folder, state).usd < 19
+    assert len(session(it)["iterations"]) == 2 and 0.75 < journalled_spend(folder, state).usd < 19
     with Run(folder) as run:
         assert Refinement.of(run.fact(REFINE)).readings_usd == 19, "a later resume needs no flag"
     assert it.calls == 2 * ran, "the first attempt ran once, and the second now"

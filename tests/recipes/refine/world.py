@@ -6,21 +6,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kept.core.model import ModelRequest
+from kept.core.llm import ModelRequest
 from kept.core.plan import Plan
 from kept.core.rollout import Usage
 from kept.core.schedules.refine import Tier, halved
 from kept.models.scripted import ScriptedModel
+from kept.orchestrator.events import Hearer
 from kept.orchestrator.record import Models
+from kept.orchestrator.refine.proposer import ModelPair
 from kept.orchestrator.refine.rescore import Reading
-from kept.orchestrator.refine.tiers import ModelPair
 from kept.orchestrator.run_folder.read import read_run
 from kept.orchestrator.runner import AgentRunner
 from kept.orchestrator.state import Assignment
-from kept.orchestrator.story import Hearer
-from kept.orchestrator.texts import own_artifacts
-from kept.recipes.refine.refine import plan_refinement
-from kept.recipes.refine.refine_asked import Refinement
+from kept.orchestrator.toolkit import own_artifacts
+from kept.recipes.refine.compile import plan_refinement
+from kept.recipes.refine.request import Refinement
 from kept.run import Ended, resume, start
 from kept.store.home import Home
 from kept.testing.server import Fault
@@ -73,7 +73,7 @@ class Attempted:
 
 @dataclass
 class World:
-    """Stands for models and sandboxes. Implements `kept.recipes.refine.refine.Making`."""
+    """Stands for models and sandboxes. Implements `kept.recipes.refine.compile.Making`."""
 
     folder: Path
     attempts: Sequence[Attempted]

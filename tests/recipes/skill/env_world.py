@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.testing.server import ModelServer, Seen
 from tests.recipes.skill import world
 from tests.sandbox.coding_agents.stand_in import KEY

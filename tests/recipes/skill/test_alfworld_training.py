@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from kept.core.case import Case, Cases
-from kept.core.model import ModelRequest
+from kept.core.llm import ModelRequest
 from kept.evaluators.environments.alfworld import AlfWorld
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.opening import opened
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import Parted
-from kept.models.config import ModelConfig
+from kept.evaluators.environments.base import EnvSettings
+from kept.evaluators.environments.chat_student import ChatRunner
+from kept.evaluators.environments.datasets import Parted
+from kept.evaluators.environments.registry import opened
+from kept.models.providers import ModelConfig
 from kept.recipes.skill.compile import Asked, plan_of
 from kept.run import start
 from kept.store.home import Home

@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 
 from kept.core.case import Case
-from kept.core.model import Image
+from kept.core.llm import Image
 from kept.core.plan import Plan
 from kept.errors import SetupError
-from kept.evaluators.environments.searchqa import SearchQa
-from kept.models.config import ModelConfig
+from kept.evaluators.environments.qa import SearchQa
+from kept.models.providers import ModelConfig
 from kept.recipes.skill.compile import Asked, plan_of
-from kept.recipes.skill.folder import Trained
-from kept.recipes.skill.opening import settings_of
+from kept.recipes.skill.config_keys import KEYS as MODEL_KEYS
+from kept.recipes.skill.environment import settings_of, student_config, student_of
+from kept.recipes.skill.outputs import Trained
 from kept.recipes.skill.read import SkillSpec
-from kept.recipes.skill.seed_models import KEYS as MODEL_KEYS
 from kept.recipes.skill.spec import SECTIONS
-from kept.recipes.skill.students import student_config, student_of
 from kept.testing import ScriptedModel
 from tests.recipes.skill import world
 from tests.recipes.skill.skill_configs import sound_skill

@@ -15,14 +15,14 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case, Cases, split_cases
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import Message, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Gate, Model, Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.schedules.epochs import Epochs
-from kept.evaluators.environments.opened import About
+from kept.evaluators.environments.base import About
 from kept.models.ask import ask
-from kept.models.config import ModelConfig
+from kept.models.providers import ModelConfig
 from kept.models.roles import connect_role
 from kept.run import start
 from kept.store.home import Home

@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 
 from kept.core.case import Case
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import Message, ModelRequest
 from kept.core.rollout import Failure, Rollout
-from kept.evaluators.environments.contract import Graded, Item, JudgeOptions, JudgeQuestion, Posed
-from kept.evaluators.environments.fields import Fields, as_items, item, values
-from kept.evaluators.environments.opened import About
-from kept.evaluators.environments.reading import rows_in
+from kept.evaluators.environments.base import (
+    About,
+    Graded,
+    Item,
+    JudgeOptions,
+    JudgeQuestion,
+    Posed,
+)
+from kept.evaluators.environments.datasets import Fields, as_items, item, rows_in, values
 from kept.testing.server import ModelServer, Seen
 from tests.ui.cli.tasks import Called, kept
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.core.rollout import Usage
-from kept.evaluators.environments.finding import find_env
-from kept.evaluators.environments.settings import EnvSettings
+from kept.evaluators.environments.base import EnvSettings
+from kept.evaluators.environments.registry import find_env
 from kept.testing.server import ModelServer, Seen
 from tests.evaluators.environments import babyvision_data, mathverse_data, mmrb_data
 from tests.evaluators.environments.bugs import make_kata

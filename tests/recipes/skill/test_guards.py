@@ -6,15 +6,13 @@ from pathlib import Path
 import pytest
 
 from kept.core.artifact import Candidate
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.contract import Environment
+from kept.evaluators.environments.base import SKILL, About, Environment, EnvSettings
+from kept.evaluators.environments.chat_student import ChatRunner
+from kept.evaluators.environments.datasets import part
 from kept.evaluators.environments.jsonl import Jsonl
-from kept.evaluators.environments.opened import SKILL, About
-from kept.evaluators.environments.opening import opened
-from kept.evaluators.environments.searchqa import SearchQa
-from kept.evaluators.environments.settings import EnvSettings
-from kept.evaluators.environments.splitting import part
-from kept.recipes.skill.guards import Frontmatter, guards_of
+from kept.evaluators.environments.qa import SearchQa
+from kept.evaluators.environments.registry import opened
+from kept.recipes.skill.compile import Frontmatter, guards_of
 from kept.testing import AcceptAll, ScriptedModel
 from kept.testing.server import Seen
 from tests.recipes.skill import world

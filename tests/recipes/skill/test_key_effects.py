@@ -16,14 +16,14 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.ports import Gate, Scope
 from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem, Usage
 from kept.core.schedules.epochs import Epochs
 from kept.core.score import Score
 from kept.core.state import State
 from kept.errors import SetupError, SpecError
-from kept.models.config import ModelConfig
+from kept.models.providers import ModelConfig
 from kept.recipes.skill.compile import Asked, plan_of
 from kept.run import start
 from kept.store.home import Home

@@ -20,7 +20,7 @@ import pytest
 
 from kept.core.rollout import Purpose
 from kept.models.ask import draw_seed
-from kept.store import wire
+from kept.store import codec
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.engine.cutting import calls, rows
 from tests.recipes.killing import kept
@@ -212,5 +212,5 @@ def test_a_run_that_is_killed_at_every_stage_asks_nothing_twice(training: Traini
     assert again.keys() == asked.keys(), "and nothing else was asked"
     assert result(cut.folder) == result(whole.folder)
     lines = rows(cut.run)
-    pairs = Counter(row.entry()[0] for row in lines if isinstance(row, wire.RolloutLine))
+    pairs = Counter(row.entry()[0] for row in lines if isinstance(row, codec.RolloutLine))
     assert max(pairs.values()) == 1 and max(calls(lines).values()) == 1

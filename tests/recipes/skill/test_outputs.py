@@ -9,13 +9,13 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.ports import Gate
-from kept.recipes.skill import folder as views
+from kept.recipes.skill import outputs as views
 from kept.recipes.skill.spec import SECTIONS
 from kept.store.journal import RunJournal
 from kept.store.reader import Run
 from kept.testing import AcceptAll
 from kept.testing.server import Seen
-from kept.ui.report.case import case_rollouts, some_cases
+from kept.ui.report.step import case_rollouts, some_cases
 from tests.recipes.skill import world
 from tests.recipes.skill.test_key_effects import AWARE, ENDS, Ran, ran, said
 
@@ -185,7 +185,7 @@ def test_a_resume_writes_no_worse_skill_over_the_best_for_a_moment(
     def put(path: Path, data: bytes, within: Path) -> None:
         written.append(path.name)
 
-    monkeypatch.setattr("kept.store.views.write_whole", put)
+    monkeypatch.setattr("kept.store.exports.write_whole", put)
     trained = views.Trained(place=done.out, named=True, config={}, metric="hard")
     (place,) = done.out.parent.glob("home/runs/*")
     with closing(RunJournal(place)) as journal:

@@ -7,12 +7,11 @@ import pytest
 
 from kept.core.artifact import is_safe_path
 from kept.core.budget import NOTHING
-from kept.core.event import RunStarted, StepClosed, StepOpened
+from kept.core.event import RunStarted, StepClosed, StepOpened, StepRecords
 from kept.core.proposal import Turn
 from kept.core.rollout import Job, Purpose, TraceItem
-from kept.core.stage import StepRecords
 from kept.core.verdict import Verdict
-from kept.recipes.skill.predictions import PredictionFolders, prediction_files
+from kept.recipes.skill.records import PredictionFolders, prediction_files
 
 CHAT = (
     TraceItem("system", "Be brief."),

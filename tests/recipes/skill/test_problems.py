@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kept.evaluators.environments.finding import find_env
-from kept.evaluators.environments.settings import EnvSettings
+from kept.evaluators.environments.base import EnvSettings
+from kept.evaluators.environments.registry import find_env
 from kept.recipes.evaluate.compile import Wanted
-from kept.recipes.skill.measuring import compile_measure
-from kept.recipes.skill.names import flags_of
+from kept.recipes.skill.config_keys import flags_of
+from kept.recipes.skill.measure import compile_measure
 from tests.ui.cli.tasks import Called, kept
 
 BAD = """\

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SpecError
-from kept.models.config import ModelConfig
 from kept.models.prompts import SKILLS, prompt
+from kept.models.providers import ModelConfig
 from kept.recipes.skill.compile import Asked, plan_of
 from kept.recipes.skill.proposers.step import StepProposer
 from kept.recipes.skill.proposers.teacher import Prompts

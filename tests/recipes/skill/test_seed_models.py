@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from kept.errors import SpecError
-from kept.models.entra import Entra
-from kept.models.line import Line
-from kept.models.providers import located, missing
-from kept.recipes.skill.seed_models import from_seed
+from kept.models.endpoint import Line
+from kept.models.providers import Entra, located, missing
+from kept.recipes.skill.config_keys import from_seed
 from kept.recipes.task.compile import compile_task
-from kept.spec.models import ModelSpec
+from kept.spec.shared_sections import ModelSpec
 from tests.recipes.task.tasks import TASK, write_task
 
 RECOMMENDED = {

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SetupError, SpecError
-from kept.recipes.skill.inherit import find_config, own_configs
-from kept.recipes.skill.names import FLAT, flags_of
+from kept.recipes.skill.config_keys import FLAT, find_config, flags_of, own_configs
 from kept.recipes.skill.read import SkillSpec
 from tests.recipes.skill.skill_configs import sound_skill
 

@@ -6,12 +6,12 @@ import pytest
 
 from kept.errors import SetupError
 from kept.evaluators.environments.alfworld import AlfWorld
-from kept.evaluators.environments.chatting import ChatRunner
+from kept.evaluators.environments.chat_student import ChatRunner
 from kept.evaluators.environments.coding_agent_student import WorkspaceRunner
-from kept.evaluators.environments.searchqa import SearchQa
-from kept.evaluators.environments.swebench.swebench import SweBench
+from kept.evaluators.environments.qa import SearchQa
+from kept.evaluators.environments.swebench.environment import SweBench
+from kept.recipes.skill.environment import student_config, student_of
 from kept.recipes.skill.read import SkillSpec
-from kept.recipes.skill.students import student_config, student_of
 from kept.sandbox.capabilities import abilities
 from tests.recipes.skill.skill_configs import sound_skill
 

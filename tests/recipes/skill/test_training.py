@@ -11,7 +11,7 @@ import pytest
 from kept.core.ports import Gate
 from kept.core.schedules.epochs import Epochs
 from kept.core.state import State
-from kept.models.config import ModelConfig
+from kept.models.providers import ModelConfig
 from kept.recipes.skill.compile import Asked, claim_passes, plan_of
 from kept.run import start
 from kept.store.home import Home

@@ -15,14 +15,14 @@ from typing import Any, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case, Cases
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import Message, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Finding, Score
-from kept.evaluators.environments.opened import About, Opened
+from kept.evaluators.environments.base import About, Opened
 from kept.models.ask import ask, draw_seed
-from kept.models.connect import connect
+from kept.models.client import connect
 from kept.recipes.skill.compile import plan_of
 from kept.testing.server import Seen
 from tests.recipes.skill.skill_configs import sound_skill

@@ -11,7 +11,7 @@ import pytest
 
 from kept.orchestrator.prompt_registry import Epoch, PromptRegistry
 from kept.run import Watch, resume, start
-from kept.store import wire
+from kept.store import codec
 from tests.engine.cutting import Home1, Moments, calls, cut, rows
 from tests.recipes.suite.world import GOOD, HARMFUL, Cast, World, in_order, world
 from tests.sampling import sample, some_or_all
@@ -83,7 +83,7 @@ def test_an_optimization_cut_behind_everything_it_wrote_ends_the_same(
         after = rows(part)
         assert max(calls(after).values()) == 1, "a call whose reply was written was made again"
         assert before.keys() <= calls(after).keys()
-        pairs = [row.entry()[0] for row in after if isinstance(row, wire.RolloutLine)]
+        pairs = [row.entry()[0] for row in after if isinstance(row, codec.RolloutLine)]
         assert len(pairs) == len(set(pairs))
         assert len(after) == len(lines)
         assert dump(it.registry.path) == held

@@ -14,11 +14,11 @@ from kept.core.ports import Gate
 from kept.core.state import State
 from kept.errors import JournalError
 from kept.orchestrator.prompt_registry import Epoch, PromptRegistry, Suite
-from kept.orchestrator.texts import own_artifacts
-from kept.recipes.agent_run.agent_texts import run_texts
+from kept.orchestrator.toolkit import own_artifacts
 from kept.recipes.agent_run.compile import Asked, Before, compile_agent_run
-from kept.recipes.suite.epochs_view import EpochsView, Optimized
-from kept.recipes.suite.reading import read_suite
+from kept.recipes.agent_run.make_toolkit import run_texts
+from kept.recipes.suite.compile import EpochsView, Optimized
+from kept.recipes.suite.spec import read_suite
 from kept.run import check_drift, inputs_of
 from kept.spec.source import source_of
 from kept.store.reader import Run

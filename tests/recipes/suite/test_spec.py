@@ -10,7 +10,7 @@ from kept.errors import SetupError, SpecError
 from kept.models.prompts import ARTIFACTS
 from kept.recipes.registry import is_suite
 from kept.recipes.suite.compile import compile_suite, spec_of
-from kept.recipes.suite.reading import read_suite
+from kept.recipes.suite.spec import read_suite
 from kept.spec.source import read_source
 
 SUITE = """\

@@ -20,10 +20,10 @@ from kept.models.scripted import ScriptedModel
 from kept.orchestrator.prompt_registry import PromptRegistry
 from kept.orchestrator.runner import AgentRunner
 from kept.orchestrator.state import Assignment
-from kept.orchestrator.stopping import Stop
-from kept.orchestrator.texts import own_artifacts
+from kept.orchestrator.toolkit import own_artifacts
+from kept.orchestrator.workers import Stop
 from kept.recipes.suite.compile import Making, Optimization, compile_suite, measures_of
-from kept.recipes.suite.reading import ReadSuite
+from kept.recipes.suite.spec import ReadSuite
 from kept.run import Ended, Watch, resume, start
 from kept.store.home import Home
 from kept.testing.server import Fault

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kept.evaluators.runners.agent import AgentRunner
-from kept.proposers.agent import AgentProposer
-from kept.recipes.outline import outline
+from kept.evaluators.runners.coding_agent import AgentRunner
+from kept.proposers.external import AgentProposer
+from kept.recipes.base import outline
 from kept.recipes.task.compile import compile_task
 from kept.run import inputs_of
 from kept.sandbox.capabilities import Abilities, abilities
@@ -168,7 +168,7 @@ def test_an_agent_is_not_let_loose_because_walls_cannot_be_had(
     task: Path, monkeypatch: pytest.MonkeyPatch
 ):
     none = Abilities(walls=False, overlay=False, groups=Parents(None, None), why_not="no bwrap")
-    monkeypatch.setattr("kept.recipes.task.agents.abilities", lambda: none)
+    monkeypatch.setattr("kept.recipes.task.make_coding_agent.abilities", lambda: none)
     told = problems(task, "sandbox.walls=auto", hints=True)
     assert told[0].startswith("runner.agent: an agent runs commands, and nothing holds them here")
     assert "`sandbox.walls: off`" in told[0]

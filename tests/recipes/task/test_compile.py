@@ -15,7 +15,7 @@ from kept.core.rollout import Failure
 from kept.core.state import State
 from kept.errors import JournalError, SetupError, SpecError
 from kept.gates.repeats import Repeats
-from kept.gates.strict import Strict
+from kept.gates.seed_rules import Strict
 from kept.proposers.variants import Variants
 from kept.recipes.task.compile import compile_task
 from kept.run import inputs_of, resume, start

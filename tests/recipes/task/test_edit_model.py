@@ -16,10 +16,10 @@ from typing import cast
 import pytest
 
 from kept.core.artifact import Candidate
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Gate
-from kept.models.local.local import LocalModel
+from kept.models.local.model import LocalModel
 from kept.models.weights import KNOWN
 from kept.recipes.task.compile import compile_task
 from kept.run import start

@@ -15,7 +15,7 @@ import pytest
 from kept.core.plan import Plan
 from kept.core.ports import Gate
 from kept.errors import SpecError
-from kept.proposers.model import ModelProposer
+from kept.proposers.llm import ModelProposer
 from kept.recipes.task.compile import compile_task
 from kept.run import inputs_of, start
 from kept.store.home import Home

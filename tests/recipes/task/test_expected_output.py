@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.case import Case
-from kept.core.labels import Labels, assertion_texts, labels_of
+from kept.core.case import Case, Labels, assertion_texts, labels_of
 from kept.recipes.task.compile import compile_task
 from kept.testing.server import ModelServer, Seen
 from tests.ui.cli.tasks import kept

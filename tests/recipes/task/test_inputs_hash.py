@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kept.recipes.task.compile import compile_task
-from kept.recipes.task.hashing import MAX_BYTES, digest
-from kept.recipes.task.measure import MAX_FILES
+from kept.recipes.task.inputs import MAX_FILES
+from kept.recipes.task.make_coding_agent import MAX_BYTES, digest
 from tests.recipes.task.tasks import TASK, write_task
 
 NOTHING: set[str] = set()

@@ -19,7 +19,7 @@ from kept.store.reader import Run
 from kept.testing.server import ModelServer, Seen
 from kept.ui.cli._render import step_text
 from kept.ui.report.json import as_json
-from kept.ui.report.page import markdown
+from kept.ui.report.markdown import markdown
 from kept.ui.report.step import step_detail
 from tests.recipes.cutting import check_every_cut
 from tests.recipes.telling import problems, write_cases

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.spec.globs import glob
+from kept.spec.paths import glob
 from tests.ui.cli.tasks import write_task
 
 pytestmark = [pytest.mark.slow, pytest.mark.sandbox]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Usage
 from kept.errors import SpecError
 from kept.evaluators.runners.model import ModelRunner

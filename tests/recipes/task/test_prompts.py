@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kept.models.prompts import prompt
-from kept.proposers.model import ModelProposer
+from kept.proposers.llm import ModelProposer
 from kept.recipes.task.compile import compile_task
 from kept.run import inputs_of, start
 from kept.store.home import Home

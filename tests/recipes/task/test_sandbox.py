@@ -13,14 +13,14 @@ from kept.errors import SpecError
 from kept.recipes.task import sandbox as confine
 from kept.recipes.task.compile import compile_task
 from kept.recipes.task.sandbox import Confinement
-from kept.recipes.task.task import TaskSpec
+from kept.recipes.task.spec import TaskSpec
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.cgroup import Parents
 from kept.sandbox.command import Command, Limits
 from kept.sandbox.workspace import Scratch
-from kept.spec.files import read_artifacts
-from kept.spec.load import validate
+from kept.spec.paths import read_artifacts
 from kept.spec.source import read_source
+from kept.spec.validate import validate
 from tests.recipes.task.tasks import TASK, write_task
 
 

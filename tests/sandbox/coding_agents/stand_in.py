@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kept.models.config import ModelConfig
-from kept.sandbox.coding_agents.harness import CLIS
-from kept.sandbox.coding_agents.run import Harness
+from kept.models.providers import ModelConfig
+from kept.sandbox.coding_agents.run import CLIS, Harness
 from kept.sandbox.command import Command, View
 from kept.sandbox.workspace import Scratch
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kept.core.rollout import Failure, Rollout
-from kept.sandbox.coding_agents.errand import Errand
-from kept.sandbox.coding_agents.harness import CLIS
+from kept.sandbox.coding_agents.definition import Errand
 from kept.sandbox.coding_agents.result import session_of
+from kept.sandbox.coding_agents.run import CLIS
 from kept.testing.server import Fault, ModelServer
 from tests.sandbox.coding_agents.worlds import KEYS, harness, roles, script, send, shell
 

@@ -5,9 +5,8 @@ import tomllib
 
 import pytest
 
-from kept.sandbox.coding_agents.cli import Target
-from kept.sandbox.coding_agents.errand import Errand, rendered, skill_name
-from kept.sandbox.coding_agents.harness import CLIS
+from kept.sandbox.coding_agents.definition import Errand, Target, rendered, skill_name
+from kept.sandbox.coding_agents.run import CLIS
 
 SKILL = "---\nname: Unit Conversion\ndescription: Units.\n---\nUse metres.\n"
 

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from kept.core.rollout import Failure, TraceItem, Usage
-from kept.models.config import ModelConfig, Price
-from kept.sandbox.coding_agents.cli import MOST_STEP, Told
-from kept.sandbox.coding_agents.harness import CLIS
-from kept.sandbox.coding_agents.lines import events_of, status_in
-from kept.sandbox.coding_agents.result import Result
+from kept.models.providers import ModelConfig, Price
+from kept.sandbox.coding_agents.definition import MOST_STEP, Told
+from kept.sandbox.coding_agents.result import Result, events_of, status_in
+from kept.sandbox.coding_agents.run import CLIS
 from kept.sandbox.command import Exit
 from kept.sandbox.workspace import Output
 

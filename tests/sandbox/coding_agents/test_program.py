@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from kept.sandbox.bwrap import Site, can_be_seen
 from kept.sandbox.capabilities import abilities
-from kept.sandbox.coding_agents.harness import CLIS
-from kept.sandbox.coding_agents.program import program_of
+from kept.sandbox.coding_agents.definition import program_of
+from kept.sandbox.coding_agents.run import CLIS
 from kept.sandbox.command import Command, Exit, View
 from kept.sandbox.execute import execute
-from kept.sandbox.walls import Site, can_be_seen
 
 CODEX = CLIS["codex_exec"]
 

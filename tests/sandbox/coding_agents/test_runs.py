@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
 from tests import warm

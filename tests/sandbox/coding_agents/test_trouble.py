@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from kept.core.rollout import Failure
-from kept.models.config import ModelConfig
-from kept.sandbox.coding_agents.cli import Told
-from kept.sandbox.coding_agents.harness import CLIS
-from kept.sandbox.coding_agents.lines import events_of
-from kept.sandbox.coding_agents.trouble import fault
+from kept.models.providers import ModelConfig
+from kept.sandbox.coding_agents.definition import Told
+from kept.sandbox.coding_agents.result import events_of, fault
+from kept.sandbox.coding_agents.run import CLIS
 from kept.sandbox.command import Exit
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -5,14 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from zlib import crc32
 
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.core.rollout import Failure, Rollout
-from kept.models.config import ModelConfig
-from kept.sandbox.coding_agents.cli import Cli
-from kept.sandbox.coding_agents.errand import Errand
-from kept.sandbox.coding_agents.harness import CLIS
-from kept.sandbox.coding_agents.program import program_of
-from kept.sandbox.coding_agents.run import Harness
+from kept.models.providers import ModelConfig
+from kept.sandbox.coding_agents.definition import Cli, Errand, program_of
+from kept.sandbox.coding_agents.run import CLIS, Harness
 from kept.sandbox.command import Command, View
 from kept.sandbox.workspace import Scratch
 from kept.testing.server import Fault, ModelServer, Seen

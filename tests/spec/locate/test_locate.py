@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from kept.core.values import NoSpan, Span, Value
-from kept.spec.locate.locate import locate, read_value
-from kept.spec.locate.path import Selector, parse_path, show_path
+from kept.core.artifact import NoSpan, Span, Value
+from kept.spec.locate.tree import Selector, locate, parse_path, read_value, show_path
 
 CONFIG_YAML = """\
 # how the agent works

@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from kept.core.values import NoSpan, Span, Value
-from kept.spec.locate.locate import locate, locate_or_insert, read_value
+from kept.core.artifact import NoSpan, Span, Value
+from kept.spec.locate.tree import locate, locate_or_insert, read_value
 
 AGENT = """\
 # who it is

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.core.rollout import Usage
 from kept.testing.server import Fault, ModelServer, Seen
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Usage
-from kept.models.config import ModelConfig
 from kept.models.prices import rates_of
-from kept.models.speech import Taken
+from kept.models.protocol import Taken
+from kept.models.providers import ModelConfig
 from kept.testing.server import Fault, Seen
 from tests.recipes.agent_config.tune import world as tuned
 from tests.recipes.skill import world as trained

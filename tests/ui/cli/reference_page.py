@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from kept.ui.cli.commands import COMMANDS, SECTIONS
-from kept.ui.cli.main import cli
+from kept.ui.cli.main import COMMANDS, SECTIONS, cli
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 WIDTH = 88

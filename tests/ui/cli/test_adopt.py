@@ -12,9 +12,7 @@ import pytest
 import kept as library
 from kept.errors import SetupError
 from kept.store.reader import Run
-from kept.ui.commit import Repository
-from kept.ui.source import adoption_of
-from kept.ui.write import replace_all
+from kept.ui.adopt import Repository, adoption_of, replace_all
 from tests.ui.cli.tasks import kept, write_task
 
 pytestmark = pytest.mark.slow

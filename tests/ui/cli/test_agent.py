@@ -10,17 +10,16 @@ import pytest
 
 from kept.orchestrator.run_folder.read import read_loss
 from kept.sandbox.capabilities import abilities
-from kept.store.glance import Glance
 from kept.store.home import Home
+from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.store.run_index import RunIndex
 from kept.testing.server import Fault, ModelServer, Seen
-from kept.ui.web.agent_page import Told, body
-from kept.ui.web.figures import figure
-from kept.ui.web.kind import Asked
+from kept.ui.web.agent_pages import Told, agent_body
 from kept.ui.web.kinds import kind_of
-from kept.ui.web.run_page import top
+from kept.ui.web.run_page import Asked, top
 from kept.ui.web.runs_page import Line, Query, runs_view
+from kept.ui.web.templates import figure
 from tests.orchestrator.play import (
     REPORT,
     Play,
@@ -119,7 +118,7 @@ def test_a_run_that_failed_or_was_cut_off_is_listed_as_its_page_shows_it(project
         with Run(folder) as run:
             glance = Glance(folder).refresh()
             head = top(glance, kind_of(run.recipe or ""))
-            told = cast("Told", body(run, glance, Asked())["told"])
+            told = cast("Told", agent_body(run, glance, Asked())["told"])
         assert told.loss is not None
         ended = told.record.status
         assert shown[folder.name] == (state, f"{ended}, loss {figure(told.loss.total)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kept.orchestrator.prompt_registry import PromptRegistry
-from kept.orchestrator.texts import own_artifacts
+from kept.orchestrator.toolkit import own_artifacts
 from kept.sandbox.capabilities import abilities
 from tests.ui.cli.tasks import Called, kept
 

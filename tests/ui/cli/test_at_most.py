@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Usage
+from kept.store.overview import journalled_spend
 from kept.store.reader import Run
-from kept.store.spent import spend_of
 from kept.testing.server import Fault, ModelServer, Seen
 from kept.testing.server.script import guess
 from tests.ui.cli import drawn_specs as drawn
@@ -95,7 +95,7 @@ def check(made: Made, folder: Path) -> None:
     rollouts, usd = told(asked or ran)
     (place,) = (folder / ".kept" / "runs").iterdir()
     run = Run(place)
-    used = spend_of(place, run.state)
+    used = journalled_spend(place, run.state)
     failures = (outcome.failure for _, _, outcome in run.rollouts())
     answered = sum(failure is None or failure.blame == "candidate" for failure in failures)
     assert rollouts is None or max(used.rollouts, answered) <= rollouts

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from kept.core.verdict import ANSWERS, Verdict, View
-from kept.recipes.compare.compare import Asked, compile_comparison
+from kept.recipes.compare.compile import Asked, compile_comparison
 from kept.results.compare import comparison_of
 from kept.run import start
-from kept.store import wire
+from kept.store import codec
 from kept.store.home import Home
 from kept.ui.cli.main import cli
 from tests.processes import start_kept
@@ -386,8 +386,8 @@ class Started:
 
 def jobs(folder: Path) -> list[object]:
     (run,) = folder.glob(".kept/runs/*")
-    rows = map(wire.decode_line, (run / "rollouts.jsonl").read_bytes().splitlines(keepends=True))
-    return [row.entry()[0] for row in rows if isinstance(row, wire.RolloutLine)]
+    rows = map(codec.decode_line, (run / "rollouts.jsonl").read_bytes().splitlines(keepends=True))
+    return [row.entry()[0] for row in rows if isinstance(row, codec.RolloutLine)]
 
 
 @pytest.mark.kill

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kept.orchestrator.prompt_registry import Epoch, PromptRegistry
-from kept.orchestrator.texts import own_artifacts
+from kept.orchestrator.toolkit import own_artifacts
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.cgroup import Parents
 from kept.store.lock import Lock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.recipes.agent_config.world import answer, write_agent
 from tests.ui.cli.tasks import Called, kept, write_task

@@ -23,8 +23,8 @@ from kept.core.rollout import Failure, Job, Pair, Rollout
 from kept.errors import JournalError, KeptError, Problem, SpecError
 from kept.recipes.registry import compile_spec
 from kept.store.home import Home
-from kept.ui.cli.fail import CutShortError, exit_code_of
-from kept.ui.cli.sitting import How, start_run
+from kept.ui.cli._command import CutShortError, exit_code_of
+from kept.ui.cli._run import How, start_run
 from tests.ui.cli.tasks import kept, write_task
 
 

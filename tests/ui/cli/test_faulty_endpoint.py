@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from kept.core.rollout import Job, Usage
-from kept.models.config import ModelConfig
 from kept.models.prices import rates_of
-from kept.models.speech import Taken
+from kept.models.protocol import Taken
+from kept.models.providers import ModelConfig
 from kept.sandbox.capabilities import abilities
+from kept.store.overview import journalled_spend
 from kept.store.reader import Run
-from kept.store.spent import spend_of
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.faults import KINDS, FaultyBooks, check_books, check_rollouts, model_block
 from tests.orchestrator.play import Play, Say, complete, delegate, done, plan, say, write
@@ -64,7 +64,7 @@ def apart(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT_CACHE", str(here / "cache"))
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "sk-very-secret-key")
     monkeypatch.setenv("KEY", "sk-very-secret-key")
-    monkeypatch.setattr("kept.models.line.FIRST_WAIT", 0.02)
+    monkeypatch.setattr("kept.models.endpoint.FIRST_WAIT", 0.02)
 
 
 def test_there_are_twelve_kinds_of_faults_and_more():
@@ -291,7 +291,7 @@ def test_a_limit_of_money_holds_to_the_cent(here: Path, name: str, calls: int):
         command(here, server.url, calls, limit)
     assert 0 < len(books.billed) < calls, "the limit is to be met"
     state = Run(run_of(here)).state
-    assert books.total <= spend_of(run_of(here), state).usd <= limit + 1e-9
+    assert books.total <= journalled_spend(run_of(here), state).usd <= limit + 1e-9
 
 
 def growing(seen: Seen) -> str:

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from kept.ui.cli.garbage import settled
+from kept.ui.cli.main import settled
 
 
 @pytest.mark.usefixtures("nothing_aside")

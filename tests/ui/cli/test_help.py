@@ -11,9 +11,8 @@ import pytest
 
 from kept.sandbox.capabilities import abilities
 from kept.testing.server import ModelServer
-from kept.ui.cli.command import Command
-from kept.ui.cli.commands import COMMANDS, SECTIONS
-from kept.ui.cli.main import cli
+from kept.ui.cli._command import Command
+from kept.ui.cli.main import COMMANDS, SECTIONS, cli
 from tests import warm
 from tests.orchestrator.experiments.made import write_experiment
 from tests.orchestrator.play import GOOD, REPORT, Play, complete, delegate, done, plan, say, write

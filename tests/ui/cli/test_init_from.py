@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Usage
 from kept.testing.server import ModelServer, Seen
 from tests.adapters.promptfoo_world import GOOD, serve, write_config

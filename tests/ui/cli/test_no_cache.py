@@ -8,7 +8,7 @@ import click
 import pytest
 
 from kept.models.roles import is_kept
-from kept.recipes.agent_config.spec.llm import LlmSpec
+from kept.recipes.agent_config.spec.common import LlmSpec
 from kept.testing.server import ModelServer, Seen
 from kept.ui.cli.main import cli
 from tests.ui.cli.tasks import kept

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.engine import attempt
+from kept.engine import rollout
 from kept.store.reader import Run
 from tests.ui.cli.tasks import RUN, SCORE, kept, write_task
 
@@ -322,7 +322,7 @@ def test_a_seed_that_fails_on_some_cases_needs_bounds(here: Path):
 
 
 def test_after_an_outage_the_run_goes_on(here: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(attempt, "BACKOFF", 0.001)
+    monkeypatch.setattr(rollout, "BACKOFF", 0.001)
     write_task(here, run=f"ls u[p] || exit 75; {RUN}")
     called = kept("optimize", "task.yaml", "--set", "runner.retry_exit=75")
     assert called.code == 3

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 import kept as api
-from kept.adapters.reflecting import Reflecting
-from kept.adapters.writers import author_of
-from kept.models.config import ModelConfig
-from kept.models.probe import Probe
+from kept.adapters.reflection import Reflecting, author_of
+from kept.models.client import Probe
+from kept.models.providers import ModelConfig
 from kept.models.roles import connect_role, probes_of, probes_of_models
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.ui.cli.tasks import Called, kept
@@ -81,7 +80,7 @@ def test_any_other_answer_is_a_sign_of_life(status: str):
 
 
 def test_what_takes_connections_and_never_answers_is_dead(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("kept.models.probe.PATIENCE", 0.2)
+    monkeypatch.setattr("kept.models.client.PATIENCE", 0.2)
     with speaking(b"") as url:
         why = unreachable(url)
     assert why is not None and "did not answer in time" in why and "(2 tries at" in why

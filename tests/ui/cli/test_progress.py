@@ -16,8 +16,7 @@ from kept.core.score import Outcome
 from kept.core.state import fold
 from kept.core.verdict import Verdict
 from kept.testing import SinkSuite
-from kept.ui.cli.live import LiveProgress
-from kept.ui.cli.progress import PlainProgress, Progress, progress_on, step_words
+from kept.ui.cli._progress import LiveProgress, PlainProgress, Progress, progress_on, step_words
 
 JOB = Job("c", "all", 0, "decide")
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"

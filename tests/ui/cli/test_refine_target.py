@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kept.orchestrator.refine.lock import refining
+from kept.orchestrator.refine.session import refining
 from kept.sandbox.capabilities import abilities
 from kept.testing.server import ModelServer
 from tests.orchestrator.rundir.made import perfect_run, synthetic_run

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import Message, ModelRequest
 from kept.core.rollout import Failure
 from kept.models.scripted import read_script
 from kept.sandbox.capabilities import abilities

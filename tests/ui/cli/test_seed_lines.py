@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.testing.server import ModelServer, Seen
 from tests.recipes.skill import world
 from tests.sandbox.coding_agents.worlds import shell

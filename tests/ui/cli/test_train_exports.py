@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kept.recipes.skill.names import flags_of
+from kept.recipes.skill.config_keys import flags_of
 from kept.store.reader import Run
 from kept.testing.server import ModelServer
 from tests.recipes import killing

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from kept.recipes.agent_config.outputs.rows import HEADER
+from kept.recipes.agent_config.outputs.trials import HEADER
 from kept.store.reader import Run
 from kept.testing.server import ModelServer
-from kept.ui.cli.tuning_events import SCHEMA
+from kept.ui.cli._tune_run import SCHEMA
 from tests.recipes.agent_config.tune.world import answer, write_agent
 from tests.ui.cli.tasks import Called, kept
 

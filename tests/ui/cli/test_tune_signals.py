@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kept.core.state import State
-from kept.recipes.agent_config.coordinate import compile_coordinate
+from kept.recipes.agent_config.tune import compile_coordinate
 from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kept.core.model import ModelReply, ToolCall
-from kept.spec.locate.locate import read_value
+from kept.core.llm import ModelReply, ToolCall
+from kept.spec.locate.tree import read_value
 from kept.testing.server import ModelServer, Seen
 from tests.recipes.agent_config.tune.world import GOOD, POOL, criticise, share
 from tests.ui.cli.tasks import kept

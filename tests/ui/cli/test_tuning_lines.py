@@ -8,10 +8,9 @@ import pytest
 
 from kept.core.edit import SetValue
 from kept.core.verdict import Verdict
-from kept.recipes.agent_config.outputs.rows import decision_of
-from kept.recipes.agent_config.outputs.telling import PhaseBegun
-from kept.recipes.agent_config.outputs.trial import Best, Swept, Trial
-from kept.ui.cli.tuning_lines import Lines, trial_line
+from kept.recipes.agent_config.outputs.folder import PhaseBegun
+from kept.recipes.agent_config.outputs.trials import Best, Swept, Trial, decision_of
+from kept.ui.cli._tune_run import Lines, trial_line
 
 HEADERS = {
     PhaseBegun(1, "numeric", 1, improved=False): (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.ui.web import pages
+from kept.ui.web import server as pages
 from tests.ui.cli.tasks import kept, write_task
 
 
@@ -65,7 +65,7 @@ def test_a_run_that_lies_elsewhere_is_served_alone_and_nothing_is_written_beside
     import shutil
 
     from kept.store.home import Home
-    from kept.ui.web.source import Runs
+    from kept.ui.web.run_source import Runs
 
     write_task(here)
     assert kept("optimize", "task.yaml", "-q").code == 0

@@ -6,21 +6,19 @@ from pathlib import Path
 import pytest
 
 import kept
-from kept.core.schedules.schedule import OF_THE_RUN
+from kept.core.schedules.round_robin import OF_THE_RUN
 from kept.results.summary import Summary, summary
-from kept.store.glance import Glance
+from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.ui.cli._render import run_text
 from kept.ui.report.format import headline_words, verdict_counts
 from kept.ui.report.json import headline
-from kept.ui.report.outlook import conclusion
-from kept.ui.report.page import markdown
+from kept.ui.report.markdown import markdown
+from kept.ui.report.race import conclusion
 from kept.ui.web.app import run_view
-from kept.ui.web.kind import Asked
 from kept.ui.web.kinds import kind_of
-from kept.ui.web.links import Links
-from kept.ui.web.run_page import outcome_of, verdicts
-from kept.ui.web.templating import environment, render
+from kept.ui.web.run_page import Asked, outcome_of, verdicts
+from kept.ui.web.templates import Links, environment, render
 from tests.ui.report.runs import make_run
 
 
@@ -191,7 +189,7 @@ def test_figures_that_chose_a_candidate_are_told_apart_from_those_of_the_title(t
 
 
 def test_a_proposer_is_told_with_its_part_in_what_was_kept_and_not_with_verdicts():
-    from kept.results.turns import Turns, turns_words
+    from kept.results.summary import Turns, turns_words
 
     rows = (
         Turns("edit", 11, 5, 3, 0.2, 9, 0.0, None),

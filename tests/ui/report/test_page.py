@@ -7,10 +7,8 @@ from pathlib import Path
 
 from kept.core.edit import reapply
 from kept.results.summary import summary
-from kept.ui.report.caveats import caveats
 from kept.ui.report.json import as_json
-from kept.ui.report.page import markdown
-from kept.ui.report.write import write_report
+from kept.ui.report.markdown import caveats, markdown, write_report
 from tests.ui.report.runs import cut, make_run
 
 SECTIONS = [

@@ -11,7 +11,7 @@ from kept.gates.race import Race
 from kept.results.summary import summary
 from kept.ui.report.format import headline_words
 from kept.ui.report.json import as_json
-from kept.ui.report.page import markdown
+from kept.ui.report.markdown import markdown
 
 CASES = [{"id": f"c{n}", "question": f"what is {n * 7919 % 1000}?"} for n in range(60)]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kept.recipes.task.compile import compile_task
-from kept.results.scoring import scorer_words, scoring_functions
+from kept.results.summary import scorer_words, scoring_functions
 from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run
-from kept.ui.report.page import markdown
+from kept.ui.report.markdown import markdown
 from tests.recipes.task.tasks import TASK, write_task
 
 PYTHON = {"type": "python", "function": "graders:distinct"}

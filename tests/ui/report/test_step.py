@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kept.core.stage import RECORDS
+from kept.core.event import RECORDS
 from kept.ui.report.step import step_detail, step_json
 from tests.ui.report.runs import cut, make_run
 

@@ -7,14 +7,13 @@ from random import Random
 import pytest
 
 import kept
-from kept.core.words import one_line
+from kept.core.text import one_line
 from kept.results.summary import summary
 from kept.store.reader import Run
 from kept.ui.cli._render import run_text
-from kept.ui.report.caveats import caveats
 from kept.ui.report.format import duration, number, verdict_counts
 from kept.ui.report.json import as_json
-from kept.ui.report.page import markdown
+from kept.ui.report.markdown import caveats, markdown
 from tests.ui.report.runs import cut, make_run
 
 

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.rollout import Usage
 from kept.testing.server import Seen
 from tests.recipes.skill.world import share

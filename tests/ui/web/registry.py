@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from kept.orchestrator.texts import own_artifacts
+from kept.orchestrator.toolkit import own_artifacts
 
 HARM = "<script>window.hacked=1</script>"
 TABLES = """

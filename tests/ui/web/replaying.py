@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from kept.core.event import StepClosed
-from kept.store import wire
+from kept.store import codec
 from kept.store.lock import Lock
 
 
@@ -28,7 +28,7 @@ class Replayed:
         """Write up to the next verdict, or to the end; False where that was all."""
         while self._lines:
             line = self._lines.pop(0)
-            event = wire.decode_event(line)
+            event = codec.decode_event(line)
             if isinstance(event, StepClosed):
                 self._rollouts.write_bytes(self._all[: event.rollouts[1]])
             with self._spine.open("ab") as file:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.ui.web.export import export
+from kept.ui.web.server import export
 from tests.ui.web.asking import Site
 
 pytestmark = pytest.mark.slow

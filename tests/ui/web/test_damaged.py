@@ -9,14 +9,14 @@ import pytest
 
 from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, SUITE
 from kept.errors import JournalError
-from kept.store.glance import Glance
 from kept.store.home import Home
+from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.store.verify import verify_run
 from kept.ui.web.app import run_view
-from kept.ui.web.kind import Asked
 from kept.ui.web.kinds import kind_of
-from kept.ui.web.links import Links
+from kept.ui.web.run_page import Asked
+from kept.ui.web.templates import Links
 from tests.sampling import sample, some_or_all
 from tests.store.damaging import GONE, Damage, damaged, every_damage, lines_of, resealed
 from tests.ui.cli.tasks import kept

@@ -5,7 +5,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.ui.web.diffing import Row, side_by_side
+from kept.ui.web.step_page import Row, side_by_side
 
 
 def whole(rows: tuple[Row, ...], side: str) -> list[str]:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.ui.web.figures import ago, figure, gained, money, share, signed, span
-from kept.ui.web.templating import place
+from kept.ui.web.templates import ago, figure, gained, money, place, share, signed, span
 
 
 @pytest.mark.parametrize(

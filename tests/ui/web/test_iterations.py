@@ -3,14 +3,13 @@
 import re
 from pathlib import Path
 
-from kept.store.glance import Glance
+from kept.store.overview import Glance
 from kept.store.reader import Run
+from kept.ui.web.agent_pages import step
 from kept.ui.web.app import run_view
-from kept.ui.web.kind import Asked
 from kept.ui.web.kinds import kind_of
-from kept.ui.web.links import Links
-from kept.ui.web.refinement_page import step
-from kept.ui.web.templating import environment, render
+from kept.ui.web.run_page import Asked
+from kept.ui.web.templates import Links, environment, render
 from tests.recipes.refine.test_race import GOOD, LUCKY, Away, raced
 from tests.recipes.refine.test_refine import session
 from tests.recipes.refine.world import Attempted

@@ -7,19 +7,16 @@ from typing import Any
 import pytest
 
 from bench.view.made import CASES, make_run
-from kept.store.glance import Glance
+from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.store.step_index import ENDS
 from kept.ui.web.app import run_view
-from kept.ui.web.cases_page import cell_view, matrix
+from kept.ui.web.cases_page import case_values, cell_view, matrix
 from kept.ui.web.charts import MANY, path_of
-from kept.ui.web.compare_page import case_values
-from kept.ui.web.kind import Asked
 from kept.ui.web.kinds import kind_of
-from kept.ui.web.links import Links
-from kept.ui.web.run_page import PAGE, step_table, top
+from kept.ui.web.run_page import PAGE, Asked, step_table, top
 from kept.ui.web.step_page import bar_of, paired, rivals, step_view
-from kept.ui.web.templating import environment, render
+from kept.ui.web.templates import Links, environment, render
 
 STEPS, EACH = 450, 24
 LINKS = Links()

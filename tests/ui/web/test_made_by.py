@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.schedules.schedule import PROVE
-from kept.store.glance import Glance
+from kept.core.schedules.round_robin import PROVE
+from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.ui.web.app import run_view
-from kept.ui.web.kind import Asked
 from kept.ui.web.kinds import kind_of
-from kept.ui.web.links import Links
+from kept.ui.web.run_page import Asked
 from kept.ui.web.step_page import step_view
-from kept.ui.web.templating import environment, render
+from kept.ui.web.templates import Links, environment, render
 from tests.engine.test_racing import run
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kept.orchestrator.refine.tiers import MIXED
+from kept.orchestrator.refine.proposer import MIXED
 from kept.store.lock import holder
 from kept.testing.server import ModelServer
 from tests.ui.web.asking import Reply, Site

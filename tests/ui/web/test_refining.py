@@ -8,15 +8,21 @@ import pytest
 from pydantic import ValidationError
 
 from kept import settings
-from kept.orchestrator.refine.tiers import ModelPair, parse_pair
+from kept.orchestrator.refine.proposer import ModelPair, parse_pair
 from kept.store.home import Home
-from kept.ui.web.artifacts import registries
-from kept.ui.web.loss_bar import loss_shown
-from kept.ui.web.preferences import Preferences, Store, problems_in
-from kept.ui.web.refining import Wanted, command, environment, variables
-from kept.ui.web.refusing import Refused
-from kept.ui.web.seeds import Asking, Seed
-from kept.ui.web.sessions import best_manifest, documents_in, shown
+from kept.ui.web.auth import Refused
+from kept.ui.web.charts import loss_shown
+from kept.ui.web.experiments import registries
+from kept.ui.web.refine_jobs import (
+    Preferences,
+    Store,
+    Wanted,
+    command,
+    environment,
+    problems_in,
+    variables,
+)
+from kept.ui.web.refine_sessions import Asking, Seed, best_manifest, documents_in, shown
 from tests.ui.web.project import LEGACY
 from tests.ui.web.registry import PITFALLS, make_registry
 

@@ -15,11 +15,11 @@ from fastapi import FastAPI
 
 from kept.core.event import StepClosed, StepOpened
 from kept.run import start
-from kept.store import wire
-from kept.store.glance import Glance
+from kept.store import codec
 from kept.store.home import Home
+from kept.store.overview import Glance
 from kept.ui.web.app import make_app
-from kept.ui.web.source import Runs
+from kept.ui.web.run_source import Runs
 from tests.engine.worlds import make_plan
 
 
@@ -46,7 +46,7 @@ class Growing:
         return True
 
     def till(self, wanted: type) -> None:
-        while not isinstance(wire.decode_event(self.lines[self._written - 1]), wanted):
+        while not isinstance(codec.decode_event(self.lines[self._written - 1]), wanted):
             assert self.grow()
 
 

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from kept.ui.web.svg import Axis, drawing, spread, tag
+from kept.ui.web.charts import Axis, drawing, spread, tag
 
 EVIL = '"><script>alert(1)</script>'
 

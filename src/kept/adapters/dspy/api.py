@@ -7,20 +7,19 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Unpack, cast
 
-from kept.adapters.authors import ModelAuthor
-from kept.adapters.cases import data_of
-from kept.adapters.dspy.demos import Demos
-from kept.adapters.dspy.program import Program
-from kept.adapters.dspy.runner import ModuleRunner
-from kept.adapters.dspy.trouble import trouble_of
-from kept.adapters.prompting import component_prompt
-from kept.adapters.reflecting import Reflecting
-from kept.adapters.starting import OwnTerms, check_own, start
-from kept.adapters.writers import author_of, usd_per_call
-from kept.core.model import ModelReply, ModelRequest
+from kept.adapters.arguments import OwnTerms, check_own, data_of, start
+from kept.adapters.dspy.program import Demos, ModuleRunner, Program, trouble_of
+from kept.adapters.reflection import (
+    ModelAuthor,
+    Reflecting,
+    author_of,
+    component_prompt,
+    usd_per_call,
+)
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.ports import Proposer
 from kept.core.rollout import Failure, Usage
-from kept.engine.threads import call_apart
+from kept.engine.user_code import call_apart
 from kept.errors import SetupError
 
 

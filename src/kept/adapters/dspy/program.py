@@ -1,17 +1,38 @@
 """A `dspy.Module` as texts, and texts set on a copy of it.
 
 Of every predictor its instructions are one text, and its demos, as JSON, another.
+
+A proposer of demos: what predictors did on train cases that went well.
+
+Whose fault an exception inside a module is, and what a module used before it.
+
+Runs a module on an example with the texts of a candidate, and has the metric score it.
 """
 
+import contextvars
+import hashlib
+import inspect
 import json
-from collections.abc import Iterator, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from kept.adapters.cases import plain
-from kept.adapters.identity import source_of_kind, source_of_model
+from kept.adapters.arguments import plain, source_of_kind, source_of_model
+from kept.adapters.reflection import findings_in, records_in, trace_of
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.edit import Write
 from kept.core.parsing import parse_json
+from kept.core.ports import Scope
+from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Skip
+from kept.core.rollout import Blame, Failure, FailureKind, Job, Pair, Rollout, Usage
+from kept.core.score import Outcome, Score
+from kept.engine.user_code import Threads
 from kept.errors import KeptError, SetupError
+from kept.evaluators.runners.function import LONGEST, failure_of, number_of
+from kept.recipes.function.compile import source_of
 
 INSTRUCTIONS, DEMOS = ".instructions", ".demos"
 
@@ -88,3 +109,258 @@ def _kind_of(part: object) -> str:
 
 def _fields(demo: object) -> dict[str, Any]:
     return dict(cast("Mapping[str, Any]", plain(demo)))
+
+
+@dataclass(frozen=True, slots=True)
+class Demos:
+    """Implements `kept.core.ports.Proposer`."""
+
+    most: int = 4
+    """Demos in a predictor."""
+    name: str = "demos"
+    serial: bool = False
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """Some of what went well, for every predictor that takes demos."""
+        draw = random.Random(brief.seed)
+        if not brief.answers:
+            drawn = draw.sample(brief.train, self.most_asked(brief.train))
+            return Ask(brief.incumbent.id, tuple(Pair(c.id, 0) for c in drawn), "feedback")
+        (answer,) = brief.answers
+        good = [p for p, o in answer.outcomes.items() if _value(brief, o) > 0]
+        if not good:
+            return Skip("no case that was looked at went well")
+        # the best first, and among equals any
+        draw.shuffle(good)
+        good.sort(key=lambda pair: -_value(brief, answer.outcomes[pair]))
+        chosen = good[: draw.randint(1, self.most)]
+        edits: list[Write] = []
+        for path in sorted(p for p in brief.incumbent.texts if p.endswith(DEMOS)):
+            found = [_demo(records_in(answer.traces.get(pair, ()), path)) for pair in chosen]
+            demos = [demo for demo in found if demo is not None]
+            if demos:
+                edits.append(Write(path, written(demos)))
+        if not edits:
+            return Skip("nothing was recorded of the cases that went well")
+        told = ", ".join(pair.case for pair in chosen)
+        return Proposal(tuple(edits), f"demos of what went well on {told}")
+
+    def most_asked(self, train: tuple[Case, ...]) -> int:
+        """For each step, what it looks at first."""
+        return min(2 * self.most, len(train))
+
+
+def _value(brief: Brief, outcome: Outcome) -> float:
+    return 0.0 if outcome.failure else outcome.metrics.get(brief.objective.metric, 0.0)
+
+
+def _demo(rows: list[Mapping[str, Any]]) -> dict[str, Any] | None:
+    return dict(cast("Mapping[str, Any]", rows[-1]["demo"])) if rows else None
+
+
+_CODES: dict[str, tuple[FailureKind, Blame]] = {
+    "adapter_parse_error": ("parse", "candidate"),
+    "context_window_exceeded": ("context", "candidate"),
+    "rate_limit": ("rate_limit", "infrastructure"),
+    "timeout": ("network", "infrastructure"),
+    "server": ("server", "infrastructure"),
+    "transport": ("network", "infrastructure"),
+    "lock_timeout": ("network", "infrastructure"),
+    # nothing that a text could do about these, and no retry either
+    "auth": ("harness", "infrastructure"),
+    "billing": ("harness", "infrastructure"),
+    "configuration": ("harness", "infrastructure"),
+    "not_configured": ("harness", "infrastructure"),
+    "unsupported_model": ("harness", "infrastructure"),
+    "unsupported_feature": ("harness", "infrastructure"),
+}
+"""By the code that errors of dspy's carry."""
+
+
+def trouble_of(error: BaseException) -> Failure:
+    """The failure that an exception stands for."""
+    tame = error if isinstance(error, Exception) else RuntimeError(f"SystemExit: {error}")
+    failure = failure_of(tame)
+    if not type(error).__module__.startswith("dspy."):
+        return failure
+    code = getattr(error, "code", None)
+    if code == "unexpected" and error.__cause__ is not None:
+        return trouble_of(error.__cause__)
+    kind, blame = _CODES.get(str(code), (failure.kind, failure.blame))
+    return replace(failure, kind=kind, blame=blame)
+
+
+def usage_of(module: Any, tracker: Any) -> Usage:  # noqa: ANN401 # dspy's
+    """What the calls of one rollout used: tokens as dspy tracks them, money as its history says.
+
+    What came out of a cache was paid for before.
+    """
+    entries = [entry for entries in tracker.usage_data.values() for entry in entries]
+    paid = [row for row in module.history if not getattr(row["response"], "cache_hit", False)]
+    return Usage(
+        calls=len(entries),
+        tokens_in=sum(int(entry.get("prompt_tokens") or 0) for entry in entries),
+        tokens_out=sum(int(entry.get("completion_tokens") or 0) for entry in entries),
+        usd=sum(float(row.get("cost") or 0.0) for row in paid),
+    )
+
+
+METRIC = "score"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a metric said."""
+
+    metrics: Mapping[str, float]
+    feedback: str = ""
+
+
+class Ran(NamedTuple):
+    """A module that has run."""
+
+    module: Any
+    example: Any
+    answer: Any
+    trace: list[tuple[Any, ...]]
+    """Predictor, inputs and prediction of each call."""
+
+
+class ModuleRunner:
+    """Implements `Runner` and `Scorer`."""
+
+    def __init__(
+        self,
+        program: Program,
+        metric: Callable[..., Any],
+        items: Mapping[str, Any],
+        *,
+        workers: int,
+        seed: int,
+    ) -> None:
+        self._program = program
+        self._metric = metric
+        self._items = items
+        self._seed = seed
+        self._threads = Threads(workers)
+        # what was said by `with dspy.context(…)` round the call holds in its threads too
+        self._context = contextvars.copy_context()
+        self.source = "\n".join([source_of(metric), *program.sources()])
+        """By which a resume notices another metric, module or model."""
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Run a copy of the module once, in a thread."""
+        run = self._context.copy().run
+        return await self._threads.call(run, self._once, job, candidate, self._items[case.id])
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """What the metric said."""
+        return Score(rollout.metrics, findings_in(rollout.trace))
+
+    async def close(self) -> None:
+        """Let the threads end; one that is still in the module cannot be stopped, only left."""
+        self._threads.close()
+
+    def _once(self, job: Job, candidate: Candidate, example: Any) -> Rollout | Failure:  # noqa: ANN401 # an Example
+        dspy: Any = import_module("dspy")
+        try:
+            module = self._program.built(candidate.texts)
+        except Unreadable as error:
+            return Failure("parse", "candidate", str(error))
+        trace: list[tuple[Any, ...]] = []
+        lm = self._fresh(module, job)
+        with dspy.context(trace=trace, lm=lm), dspy.track_usage() as tracker:
+            try:
+                answer = module(**example.inputs())
+            except (Exception, SystemExit) as error:  # noqa: BLE001 # the port wrapper: theirs is a value
+                return replace(trouble_of(error), usage=usage_of(module, tracker))
+            told = self._measured(example, answer)
+            used = usage_of(module, tracker)
+            if isinstance(told, Failure):
+                return replace(told, usage=used)
+            seen = job.purpose in ("feedback", "probe")
+            ran = Ran(module, example, answer, trace)
+            records = dict(self._records(ran, told)) if seen else {}
+        return Rollout(metrics=told.metrics, trace=tuple(trace_of(records)), usage=used)
+
+    def _fresh(self, module: Any, job: Job) -> Any:  # noqa: ANN401 # a dspy.Module, an LM
+        """Have every draw be one: what dspy's cache would answer alike is told apart by the draw.
+
+        The same draw of the same run may come from the cache.
+        """
+        dspy: Any = import_module("dspy")
+        name = f"{self._seed} {job.purpose} {job.repeat}"
+        draw = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+
+        def apart(lm: Any) -> Any:  # noqa: ANN401 # an LM
+            if not isinstance(lm, dspy.LM) or not lm.cache or lm.kwargs.get("temperature") == 0:
+                return lm
+            return lm.copy(rollout_id=draw)
+
+        for _, predictor in module.named_predictors():
+            predictor.lm = apart(predictor.lm)
+        return apart(dspy.settings.lm)
+
+    def _measured(self, example: Any, answer: Any) -> Measured | Failure:  # noqa: ANN401 # theirs
+        try:
+            told = self._metric(example, answer, *_nothing(self._metric, 2))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 # the port wrapper: theirs is a value
+            failure = trouble_of(error)
+            if failure.blame == "infrastructure":
+                return replace(failure, scoring=True)
+            # where the incumbent can be scored on this, it is the candidate's after all
+            words = f"the metric failed: {failure.message}"
+            return replace(
+                failure, kind="harness", blame="infrastructure", message=words, scoring=True
+            )
+        value = getattr(told, "score", told)
+        found = {METRIC: number_of(value)}
+        others: Mapping[str, Any] = getattr(told, "objective_scores", None) or {}
+        found |= {str(name): number_of(one) for name, one in others.items() if name != METRIC}
+        strange = [name for name, one in found.items() if one is None]
+        if strange:
+            words = f"the metric returned {told!r:.200}, which is no number"
+            return Failure("harness", "infrastructure", words[:LONGEST], scoring=True)
+        feedback = str(getattr(told, "feedback", "") or "")
+        return Measured({k: v for k, v in found.items() if v is not None}, feedback)
+
+    def _records(self, ran: Ran, told: Measured) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """For each text, what its predictor was given and made of it."""
+        for name, predictor in ran.module.named_predictors():
+            calls = [call for call in ran.trace if call[0] is predictor]
+            rows: list[dict[str, Any]] = []
+            for call in calls:
+                words = self._feedback(ran, name, call) or told.feedback
+                record = {"Inputs": dict(call[1]), "Generated Outputs": call[2].toDict()}
+                rows.append({**record, "Feedback": words or f"score {told.metrics[METRIC]:g}"})
+            yield name + INSTRUCTIONS, rows
+            if name + DEMOS in self._program.texts:
+                demos = [{"demo": {**call[1], **call[2].toDict()}} for call in calls[-1:]]
+                yield name + DEMOS, demos
+
+    def _feedback(self, ran: Ran, name: str, call: tuple[Any, ...]) -> str:
+        """What a metric that asks for the predictor says of it in particular."""
+        if len(_names(self._metric)) < 5:
+            return ""
+        try:
+            told = self._metric(ran.example, ran.answer, ran.trace, name, [call])
+        except Exception as error:  # noqa: BLE001 # the port wrapper: the score is there without it
+            return f"the metric failed on this predictor: {trouble_of(error).message}"
+        return str(getattr(told, "feedback", "") or "")
+
+
+def _names(metric: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        parameters = inspect.signature(metric).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def _nothing(metric: Callable[..., Any], given: int) -> list[None]:
+    """None for each argument that a metric insists on: a trace, a predictor."""
+    return [None for p in _names(metric)[given:] if p.default is p.empty]

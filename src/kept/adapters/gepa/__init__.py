@@ -4,7 +4,6 @@ The calls of gepa 0.1.4, answered by a run of Kept. gepa itself is needed only w
 adapter, and is imported then.
 """
 
-from kept.adapters.gepa.anything import optimize_anything
-from kept.adapters.gepa.calling import Result, evaluator, optimize
+from kept.adapters.gepa.api import Result, evaluator, optimize, optimize_anything
 
 __all__ = ["Result", "evaluator", "optimize", "optimize_anything"]

@@ -5,11 +5,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
-from kept.adapters.authors import Author, FunctionAuthor, ModelAuthor
-from kept.adapters.gepa.terms import Terms
-from kept.adapters.prompting import component_prompt
-from kept.adapters.reflecting import Reflecting
-from kept.adapters.writers import author_of, usd_per_call
+from kept.adapters.gepa.arguments import Terms
+from kept.adapters.reflection import (
+    Author,
+    FunctionAuthor,
+    ModelAuthor,
+    Reflecting,
+    author_of,
+    component_prompt,
+    usd_per_call,
+)
 from kept.core.ports import Proposer
 from kept.errors import SetupError
 from kept.models.prompts import prompt

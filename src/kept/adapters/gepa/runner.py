@@ -11,15 +11,15 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from kept.adapters.identity import source_of_kind
-from kept.adapters.records import NOTE, findings_in, trace_of
+from kept.adapters.arguments import source_of_kind
+from kept.adapters.reflection import NOTE, findings_in, trace_of
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.own import owned
+from kept.core.containers import owned
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Score
-from kept.engine.threads import Threads
+from kept.engine.user_code import Threads
 from kept.evaluators.runners.function import failure_of, number_of
 
 MOMENT = 0.001

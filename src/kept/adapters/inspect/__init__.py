@@ -3,6 +3,6 @@
 Written for inspect_ai 0.3.285, which is imported when a call is made.
 """
 
-from kept.adapters.inspect.calling import optimize
+from kept.adapters.inspect.api import optimize
 
 __all__ = ["optimize"]

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kept.core.budget import StopReason
-from kept.core.grow import Log
+from kept.core.containers import Log
 from kept.core.proposal import ClosedStep, Turn
-from kept.core.schedules.schedule import MEASURE
+from kept.core.schedules.round_robin import MEASURE
 from kept.core.score import Evaluation
 from kept.core.state import State
-from kept.core.words import count
+from kept.core.text import count
 
 BASELINE = "baseline"
 """The phase in which the seed is measured, before anything is changed."""

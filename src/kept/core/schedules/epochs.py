@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 from kept.core.budget import StopReason
 from kept.core.proposal import ClosedStep, Turn
 from kept.core.retry_turns import AGAIN
-from kept.core.schedules.schedule import CLAIM
+from kept.core.schedules.round_robin import CLAIM
 from kept.core.state import State
-from kept.core.words import count
+from kept.core.text import count
 
 Curve = Literal["constant", "linear", "cosine", "autonomous"]
 

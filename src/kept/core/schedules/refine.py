@@ -15,7 +15,7 @@ from kept.core.plan import REFINE
 from kept.core.proposal import ClosedStep, Proposal, Turn
 from kept.core.retry_turns import AGAIN, due
 from kept.core.state import State
-from kept.core.words import count
+from kept.core.text import count
 
 RERUN = "rerun"
 """The proposer that runs the task again with what was found wrong."""

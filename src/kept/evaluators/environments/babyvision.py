@@ -13,18 +13,20 @@ from typing import Any, Literal, cast
 
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
-from kept.evaluators.environments.choosing import (
+from kept.evaluators.environments.answers import (
     TWICE,
     Choice,
     alike,
     bare,
     choices_in,
     chosen,
+    judged,
     label_in,
     labelled,
     text_in,
 )
-from kept.evaluators.environments.contract import (
+from kept.evaluators.environments.base import (
+    About,
     Defect,
     Graded,
     Item,
@@ -32,14 +34,20 @@ from kept.evaluators.environments.contract import (
     JudgeQuestion,
     Posed,
     TurnOptions,
+    initial,
 )
-from kept.evaluators.environments.fields import IDS, Fields, as_items, item, values
-from kept.evaluators.environments.opened import About
+from kept.evaluators.environments.chat_student import boxed, quoted
+from kept.evaluators.environments.datasets import (
+    IDS,
+    Fields,
+    Row,
+    as_items,
+    item,
+    rows_in,
+    rows_of,
+    values,
+)
 from kept.evaluators.environments.pictures import ImageDetail, find_picture, load_picture
-from kept.evaluators.environments.reading import Row, rows_in, rows_of
-from kept.evaluators.environments.replying import boxed, quoted
-from kept.evaluators.environments.skills import initial
-from kept.evaluators.environments.verdicts import judged
 
 SYSTEM = """\
 You answer questions about a picture. Look at all of it before you decide, and give the final answer

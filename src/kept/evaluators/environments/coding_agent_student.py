@@ -10,21 +10,20 @@ from dataclasses import replace
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.exchange import COMMAND, FINAL, failed
+from kept.core.llm import COMMAND, FINAL, failed
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.errors import KeptError, SetupError
-from kept.evaluators.environments.contract import Environment, Episode, Posed
-from kept.evaluators.environments.opened import SKILL
-from kept.evaluators.environments.pictures import marked, picture_files
-from kept.evaluators.environments.probing import (
+from kept.evaluators.environments.base import SKILL, Environment, Episode, Posed
+from kept.evaluators.environments.chat_student import (
     Probing,
     packed_session,
     probing_of,
     session_data,
     skill_of,
 )
-from kept.sandbox.coding_agents.errand import Errand, Session
+from kept.evaluators.environments.pictures import marked, picture_files
+from kept.sandbox.coding_agents.definition import Errand, Session
 from kept.sandbox.coding_agents.result import session_of
 from kept.sandbox.coding_agents.run import Harness
 

@@ -11,13 +11,10 @@ from pathlib import Path
 
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
-from kept.evaluators.environments.contract import Graded, Item, Posed, TurnOptions
-from kept.evaluators.environments.fields import IDS, Fields, as_items, item, values
-from kept.evaluators.environments.opened import About
+from kept.evaluators.environments.base import About, Graded, Item, Posed, TurnOptions, initial
+from kept.evaluators.environments.chat_student import answer_or_last_line, quoted
+from kept.evaluators.environments.datasets import IDS, Fields, Row, as_items, item, rows_in, values
 from kept.evaluators.environments.pictures import ImageDetail, find_picture, load_picture
-from kept.evaluators.environments.reading import Row, rows_in
-from kept.evaluators.environments.replying import answer_or_last_line, quoted
-from kept.evaluators.environments.skills import initial
 
 SYSTEM = """\
 You answer questions about a scanned page. Look at the page and give the answer as it stands there,

@@ -14,14 +14,10 @@ from typing import Literal
 
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
-from kept.evaluators.environments.contract import Environment, Graded, Item, Posed
-from kept.evaluators.environments.fields import Fields, as_items, item, values
-from kept.evaluators.environments.gsm8k import number_in
-from kept.evaluators.environments.opened import About
-from kept.evaluators.environments.reading import Row, rows_in
-from kept.evaluators.environments.replying import answer_in, quoted
-from kept.evaluators.environments.skills import initial
-from kept.evaluators.environments.squad import likeness
+from kept.evaluators.environments.base import About, Environment, Graded, Item, Posed, initial
+from kept.evaluators.environments.chat_student import answer_in, quoted
+from kept.evaluators.environments.datasets import Fields, Row, as_items, item, rows_in, values
+from kept.evaluators.environments.qa import likeness, number_in
 
 Measure = Literal["exact", "f1", "contains", "number"]
 

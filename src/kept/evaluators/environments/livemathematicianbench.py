@@ -14,13 +14,18 @@ from typing import Any, Literal, cast
 
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
-from kept.evaluators.environments.choosing import Choice, choices_in, label_in, labelled, text_in
-from kept.evaluators.environments.contract import Graded, Item, Posed, TurnOptions
-from kept.evaluators.environments.fields import Fields, as_items, id_of, values
-from kept.evaluators.environments.opened import About
-from kept.evaluators.environments.reading import Row, files_in, rows_of
-from kept.evaluators.environments.replying import answer_or_last_line, quoted
-from kept.evaluators.environments.skills import initial
+from kept.evaluators.environments.answers import Choice, choices_in, label_in, labelled, text_in
+from kept.evaluators.environments.base import About, Graded, Item, Posed, TurnOptions, initial
+from kept.evaluators.environments.chat_student import answer_or_last_line, quoted
+from kept.evaluators.environments.datasets import (
+    Fields,
+    Row,
+    as_items,
+    files_in,
+    id_of,
+    rows_of,
+    values,
+)
 from kept.evaluators.environments.standalone import AskedStudent, CaseResult, Json
 
 SYSTEM = """\

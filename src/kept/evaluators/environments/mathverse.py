@@ -13,8 +13,16 @@ from typing import Any, cast
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
 from kept.errors import Problem, SetupError
-from kept.evaluators.environments.choosing import TWICE, all_chosen, chosen
-from kept.evaluators.environments.contract import (
+from kept.evaluators.environments.answers import (
+    TWICE,
+    all_chosen,
+    choices_of,
+    chosen,
+    judged,
+    same_formula,
+)
+from kept.evaluators.environments.base import (
+    About,
     Defect,
     Graded,
     Item,
@@ -22,15 +30,19 @@ from kept.evaluators.environments.contract import (
     JudgeQuestion,
     Posed,
     TurnOptions,
+    initial,
 )
-from kept.evaluators.environments.fields import Fields, as_items, id_of, values
-from kept.evaluators.environments.formulas import choices_of, same_formula
-from kept.evaluators.environments.opened import About
+from kept.evaluators.environments.chat_student import answer_or_last_line, boxed, quoted
+from kept.evaluators.environments.datasets import (
+    Fields,
+    Row,
+    as_items,
+    id_of,
+    rows_in,
+    rows_of,
+    values,
+)
 from kept.evaluators.environments.pictures import ImageDetail, find_picture, load_picture
-from kept.evaluators.environments.reading import Row, rows_in, rows_of
-from kept.evaluators.environments.replying import answer_or_last_line, boxed, quoted
-from kept.evaluators.environments.skills import initial
-from kept.evaluators.environments.verdicts import judged
 
 SYSTEM = """\
 You solve mathematical problems, most of them with a diagram. Take what is given from the text and

@@ -11,16 +11,29 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from kept.core.case import Case
-from kept.core.model import Image
+from kept.core.llm import Image
 from kept.core.rollout import Failure, Rollout
-from kept.evaluators.environments.choosing import TWICE, Choice, alike, bare, choices_in, chosen
-from kept.evaluators.environments.contract import Defect, Graded, Item, Posed, TurnOptions
-from kept.evaluators.environments.fields import Fields, as_items, id_of, values
-from kept.evaluators.environments.opened import About
+from kept.evaluators.environments.answers import TWICE, Choice, alike, bare, choices_in, chosen
+from kept.evaluators.environments.base import (
+    About,
+    Defect,
+    Graded,
+    Item,
+    Posed,
+    TurnOptions,
+    initial,
+)
+from kept.evaluators.environments.chat_student import answer_in, boxed, quoted
+from kept.evaluators.environments.datasets import (
+    Fields,
+    Row,
+    as_items,
+    files_in,
+    id_of,
+    rows_of,
+    values,
+)
 from kept.evaluators.environments.pictures import ImageDetail, Picture, find_picture, load_picture
-from kept.evaluators.environments.reading import Row, files_in, rows_of
-from kept.evaluators.environments.replying import answer_in, boxed, quoted
-from kept.evaluators.environments.skills import initial
 
 SYSTEM = """\
 You answer questions about several pictures, which stand in their places in the text. Look at each

@@ -10,12 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, cast
 
-from kept.core.model import Image
+from kept.core.llm import Image
 from kept.errors import SetupError
-from kept.evaluators.environments.fields import Fields
-from kept.evaluators.environments.reading import Row
-from kept.evaluators.tools import pictures
-from kept.evaluators.tools.unreadable import Unreadable
+from kept.evaluators.environments.datasets import Fields, Row
+from kept.evaluators.tools import documents
+from kept.evaluators.tools.documents import Unreadable
 
 ImageDetail = Literal["auto", "low", "high"]
 """How closely a model looks at a picture, as a config spells it; `auto` is left to the provider."""
@@ -49,7 +48,7 @@ def find_picture(
         return None
     try:
         data = place.read_bytes()
-        pictures.read(data)
+        documents.read_picture(data)
     except (OSError, Unreadable) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         fields.wrong(row, f"the picture {place} cannot be used: {why}")
@@ -62,7 +61,7 @@ def load_picture(picture: Picture, root: Path, detail: ImageDetail = "auto") -> 
     path = root / picture[_PATH]
     try:
         data = path.read_bytes()
-        image = pictures.read(data)
+        image = documents.read_picture(data)
     except (OSError, Unreadable) as error:
         raise SetupError(f"cannot read the picture {path}: {error}") from error
     if _hashed(data) != picture[_HASH]:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from kept.core.case import Case
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import Message, ModelRequest
 from kept.core.ports import Scope
 from kept.core.rollout import NO_FILES, Failure, Job, Rollout
 from kept.errors import SetupError
-from kept.evaluators.environments.contract import (
+from kept.evaluators.environments.base import (
+    About,
     Defect,
     Episode,
     Graded,
@@ -29,12 +30,10 @@ from kept.evaluators.environments.contract import (
     OneReply,
     Posed,
     Turn,
+    initial,
 )
-from kept.evaluators.environments.fields import Fields, as_items, id_of, values
-from kept.evaluators.environments.opened import About
-from kept.evaluators.environments.reading import Row, rows_in
-from kept.evaluators.environments.replying import answer_in, quoted
-from kept.evaluators.environments.skills import initial
+from kept.evaluators.environments.chat_student import answer_in, quoted
+from kept.evaluators.environments.datasets import Fields, Row, as_items, id_of, rows_in, values
 from kept.evaluators.tools.web_pages import Pages, page_text, read_page
 
 SYSTEM = """\

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from kept.core.rollout import Failure
-from kept.core.words import one_line
-from kept.evaluators.metrics.config import CodeMetric
-from kept.evaluators.metrics.subject import Measured, Subject
+from kept.core.text import one_line
+from kept.evaluators.metrics.config import CodeMetric, Measured, Subject
 from kept.evaluators.scorers.function import Function, problem_with
-from kept.evaluators.scorers.judging import LONGEST
+from kept.evaluators.scorers.judge import LONGEST
 from kept.evaluators.workers.pool import Processes
 from kept.sandbox.capabilities import abilities
 

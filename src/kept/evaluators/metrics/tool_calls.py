@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
 
-from kept.core.exchange import ToolUse
+from kept.core.llm import ToolUse
 from kept.core.rollout import Failure
-from kept.core.words import count, one_line
-from kept.evaluators.scorers.bounded import Bounded, Patience
-from kept.evaluators.scorers.checks import Matches
+from kept.core.text import count, one_line
+from kept.evaluators.scorers.rules import Bounded, Matches, Patience
 
 SHOWN = 100
 """Characters of an argument that a reason quotes."""

@@ -14,12 +14,10 @@ from typing import Any, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE, Case
-from kept.core.own import Copier, copier
+from kept.core.containers import Copier, copier, make
 from kept.core.ports import Scope
-from kept.core.quick import make
 from kept.core.rollout import FREE, NO_FILES, Failure, Job, Rollout, TraceItem
-from kept.engine.raised import LONGEST, Tamed, place_of, said_by
-from kept.engine.threads import Threads
+from kept.engine.user_code import LONGEST, Tamed, Threads, place_of, said_by
 from kept.errors import KeptError
 
 Evaluate = Callable[..., Any]

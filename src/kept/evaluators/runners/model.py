@@ -1,4 +1,14 @@
-"""A language model as runner: prompt and settings are artifacts, and it is asked about cases.
+"""A prompt that is a template, as promptfoo has it: a text, or a chat in JSON.
+
+A text is what the user says. A chat is a list of messages with `role` and `content`; in one that
+is JSON before it is filled in, each text is filled in by itself, so that no quote breaks it.
+
+An agent as runner: what a case says to it is said one by one, and it answers with its tools.
+
+What the agent is (its instructions, its numbers, what its tools are told to be) comes from the
+candidate; what a case says, with the files that go with it, from whoever reads cases.
+
+A language model as runner: prompt and settings are artifacts, and it is asked about cases.
 
 A prompt that says `{{field}}` is the message, with the field of the case in that place; one that
 does not is the system message, and the case follows it. Only the fields that a task names can be
@@ -8,22 +18,199 @@ does not see them. With `template: nunjucks` a prompt is what promptfoo takes it
 With the same case and repeat every candidate is given the same seed, and every pair another one.
 """
 
+import asyncio
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from kept.core.artifact import Candidate
+from kept.core.artifact import Candidate, NoSpan
 from kept.core.case import Case
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest, Role, failed, said
+from kept.core.parsing import ParseLimit, parse_json
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
-from kept.core.values import NoSpan
-from kept.evaluators.runners.chat import NoChat, chat_of
+from kept.core.text import count
+from kept.evaluators.templates.filters import MOST, TemplateFault
+from kept.evaluators.templates.render import names_of, render
 from kept.models.ask import ask_within, draw_seed
-from kept.models.pricing import usual_usd, worst_usd
-from kept.spec.locate.locate import read_value
+from kept.models.prices import usual_usd, worst_usd
+from kept.models.tool_loop import Agent
+from kept.spec.locate.tree import read_value
+
+ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+
+
+class NoChat(ValueError):
+    """Why a prompt cannot be sent."""
+
+
+def chat_of(name: str, text: str, given: Mapping[str, object]) -> tuple[Message, ...]:
+    """What a prompt says with these values; raises `NoChat`.
+
+    A value that is not there is a slip of whoever wrote the prompt, and not nothing.
+    """
+    try:
+        return _chat(name, text, given)
+    except TemplateFault as fault:
+        where = f" (line {fault.line})" if fault.line else ""
+        raise NoChat(f"the prompt is no template: {fault}{where}") from fault
+    except RecursionError as error:
+        raise NoChat("the prompt is nested too deeply") from error
+
+
+def _chat(name: str, text: str, given: Mapping[str, object]) -> tuple[Message, ...]:
+    unknown = [one for one in names_of(text) if one not in given]
+    if unknown:
+        raise NoChat(f"the prompt asks for `{{{{{unknown[0]}}}}}`, which the model is not given")
+    parsed = _json(text)
+    if _is_chat(parsed):
+        return _messages(_Filling(given).of(parsed))
+    if name.endswith(".json"):
+        raise NoChat(f"{name} is no list of messages in JSON")
+    said = render(text, given).strip()
+    made = _json(said)
+    return _messages(made) if _is_chat(made) else (Message("user", said),)
+
+
+def _json(text: str) -> object:
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        return parse_json(text)
+    except ParseLimit as limit:
+        raise NoChat(f"the prompt is JSON that cannot be read: {limit}") from limit
+    except ValueError:
+        return None
+
+
+def is_chat(text: str) -> bool:
+    """Whether a text is a chat as JSON, as it stands."""
+    try:
+        return _is_chat(_json(text))
+    except NoChat:
+        return False
+
+
+def _is_chat(value: object) -> bool:
+    rows = cast("list[object]", value) if isinstance(value, list) else []
+    return bool(rows) and all(isinstance(row, dict) and "role" in row for row in rows)
+
+
+class _Filling:
+    """Texts that are filled in one by one, and bounded together."""
+
+    def __init__(self, given: Mapping[str, object]) -> None:
+        self._given = given
+        self._size = 0
+
+    def of(self, value: object) -> object:
+        """The value with every text in it filled in."""
+        if isinstance(value, str):
+            text = render(value, self._given)
+            self._size += len(text)
+            if self._size > MOST:
+                raise NoChat("the messages of the prompt are too much text together")
+            return text
+        if isinstance(value, list):
+            return [self.of(item) for item in cast("list[object]", value)]
+        if isinstance(value, dict):
+            return {key: self.of(one) for key, one in cast("dict[str, object]", value).items()}
+        return value
+
+
+def _messages(value: object) -> tuple[Message, ...]:
+    rows = cast("list[dict[str, object]]", value)
+    return tuple(Message(_role(row), _content(row)) for row in rows)
+
+
+def _role(row: Mapping[str, object]) -> Role:
+    role = str(row["role"])
+    if role not in ROLES:
+        raise NoChat(f"`{role}` is no role of a message; there are {', '.join(ROLES)}")
+    return ROLES[role]
+
+
+def _content(row: Mapping[str, object]) -> str:
+    content = row.get("content")
+    if isinstance(content, str):
+        return content
+    parts = cast("list[object]", content) if isinstance(content, list) else [content]
+    texts: list[str] = []
+    for part in parts:
+        said = cast("dict[str, object]", part).get("text") if isinstance(part, dict) else None
+        if not isinstance(said, str):
+            raise NoChat("a message holds what is no text; pictures and tools are not sent here")
+        texts.append(said)
+    return "\n".join(texts)
+
+
+AgentOf = Callable[[Candidate], Awaitable[Agent | Failure]]
+InputsOf = Callable[[Case], Awaitable[tuple[Message, ...] | Failure]]
+
+
+class DialogueRunner:
+    """Has one conversation for every pair."""
+
+    def __init__(
+        self,
+        agent_of: AgentOf,
+        inputs_of: InputsOf,
+        close: Callable[[], Awaitable[None]],
+        timeout: float,
+    ) -> None:
+        self._agent_of = agent_of
+        self._inputs_of = inputs_of
+        self._close = close
+        self._timeout = timeout
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Say all that the case says, until it is done or the agent is at its end."""
+        agent = await self._agent_of(candidate)
+        if isinstance(agent, Failure):
+            return agent
+        inputs = await self._inputs_of(case)
+        if isinstance(inputs, Failure):
+            return inputs
+        seed = draw_seed(job.purpose, job.case_id, job.repeat)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await _talk(agent, inputs, scope, seed)
+        except TimeoutError:
+            message = f"the agent was not done within {count(self._timeout, 'second')}"
+            return Failure("timeout", "candidate", message)
+
+    async def close(self) -> None:
+        """Close what the tools have open."""
+        await self._close()
+
+
+async def _talk(
+    agent: Agent, inputs: tuple[Message, ...], scope: Scope, seed: int
+) -> Rollout | Failure:
+    messages = agent.told
+    trace = [said(message) for message in messages]
+    answer = ""
+    for n, message in enumerate(inputs):
+        trace.append(said(message))
+        reply = await agent.say((*messages, message), scope.branch(f"turn-{n}"), seed)
+        if isinstance(reply, Failure):
+            return reply
+        messages, answer = reply.messages, reply.text
+        trace += reply.trace
+        if reply.failure is not None:
+            trace.append(failed(reply.failure))
+            break
+    return Rollout(output=answer, trace=tuple(trace))
+
 
 _FIELD = re.compile(r"\{\{\s*([\w-]+)\s*\}\}")
 _BRACES = re.compile(r"\{\{[^{}]*\}\}")

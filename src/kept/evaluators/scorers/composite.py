@@ -2,6 +2,20 @@
 
 The measures of a part carry its name in front: `style.score`. Where a part fails, so does the
 whole: a mean of what happens to work would move with what does not.
+
+One loss for a case of an agent: one minus the weighted mean of its metrics.
+
+Turns within a case come first: the scorer beneath gives each metric its mean over them. Metrics
+without a weight are measured and count for nothing. A case that has not all weighted metrics is
+measured by those it has, so that every case counts alike (docs/decisions/0028).
+
+The measure `mixed`: a share of `soft` credit in what is else `hard`.
+
+Whether a case passes, as a measure: only one that is solved as a whole does.
+
+For runners that measure while they run: what they measured is the score.
+
+A scorer that also records input, expected output and got output, for reports of `kept eval`.
 """
 
 import asyncio
@@ -9,10 +23,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kept.core.artifact import Candidate
-from kept.core.case import Case
+from kept.core.case import Case, Labels
+from kept.core.containers import make
+from kept.core.llm import CASE, PASSED
 from kept.core.ports import Scope, Scorer
-from kept.core.rollout import Failure, Job, Rollout
+from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Finding, Score
+from kept.core.text import shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +109,150 @@ def _named(
 def _finding(part: Part, finding: Finding) -> Finding:
     metric = None if finding.metric is None else f"{part.name}.{finding.metric}"
     return replace(finding, text=f"{part.name}: {finding.text}", metric=metric)
+
+
+LOSS = "loss"
+"""The measure that a run brings down."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedLoss:
+    """Implements `kept.core.ports.Scorer`."""
+
+    inner: Scorer
+    weights: Mapping[str, float]
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """What the metrics say, and the loss that they come to."""
+        score = await self.inner.score(job, rollout, candidate, case, scope)
+        if isinstance(score, Failure) or score.failure is not None:
+            return score
+        loss = weighted_loss(score.metrics, self.weights)
+        if loss is None:
+            names = ", ".join(f"`{name}`" for name in self.weights)
+            message = f"case `{case.id}` is measured by none of {names}"
+            return Failure("harness", "infrastructure", message, scoring=True)
+        return score._replace(metrics={**score.metrics, LOSS: loss})
+
+    async def close(self) -> None:
+        """Let go of what the metrics have open."""
+        await self.inner.close()
+
+
+def weighted_loss(metrics: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
+    """From 0, the best, to 1; None where no weighted metric was measured."""
+    there = {name: weight for name, weight in weights.items() if name in metrics}
+    whole = sum(there.values())
+    if not whole:
+        return None
+    # a grader may say 1.2, and a perfect BLEU is 1.0000000000000004
+    scores = {name: min(1.0, max(0.0, metrics[name])) for name in there}
+    # a sum of products of thirds may pass 1 by a hair
+    return min(1.0, max(0.0, 1.0 - sum(scores[n] * w for n, w in there.items()) / whole))
+
+
+MIXED = "mixed"
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Implements `kept.core.ports.Scorer`."""
+
+    inner: Scorer
+    weight: float
+    """Of `soft`, from 0 to 1."""
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """What the environment says, and both measures in one."""
+        score = await self.inner.score(job, rollout, candidate, case, scope)
+        if isinstance(score, Failure) or score.failure is not None:
+            return score
+        hard = score.metrics["hard"]
+        soft = score.metrics.get("soft", hard)
+        mixed = (1 - self.weight) * hard + self.weight * soft
+        return score._replace(metrics={**score.metrics, MIXED: mixed})
+
+    async def close(self) -> None:
+        """Let go of what the environment's scorer has open."""
+        await self.inner.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Implements `kept.core.ports.Scorer` on one whose measure says how much is solved."""
+
+    inner: Scorer
+    metric: str = "hard"
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """What the inner one says, and whether that passes; a part of 1 does not."""
+        score = await self.inner.score(job, rollout, candidate, case, scope)
+        if isinstance(score, Failure) or score.failure is not None:
+            return score
+        passed = float(score.metrics[self.metric] >= 1)
+        return score._replace(metrics={**score.metrics, PASSED: passed})
+
+    async def close(self) -> None:
+        """Let go of what the inner one has open."""
+        await self.inner.close()
+
+
+class RecordedScorer:
+    """The rollout's own metrics."""
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """Take them as they are."""
+        return make(Score, (rollout.metrics, (), (), None))
+
+    async def close(self) -> None:
+        """Nothing was opened."""
+
+
+MAX_CHARS = 10_000
+"""Characters of each text that are recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedScorer:
+    """Wraps a scorer; implements `kept.core.ports.Scorer`."""
+
+    inner: Scorer
+    labels: Labels
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """Score with the inner scorer, and add the case to the details."""
+        score = await self.inner.score(job, rollout, candidate, case, scope)
+        described = (describe(self.labels, case, rollout),)
+        if isinstance(score, Failure):
+            return Score({}, details=described, failure=score)
+        return score._replace(details=(*score.details, *described))
+
+    async def close(self) -> None:
+        """Close the inner scorer."""
+        await self.inner.close()
+
+
+def describe(labels: Labels, case: Case, rollout: Rollout) -> TraceItem:
+    """Trace item with the input of a case, what was got, and what was expected."""
+    data: dict[str, object] = {"got": shortened(_output(rollout), MAX_CHARS)}
+    if expected := labels.expected_of(case):
+        data["expected"] = shortened(expected, MAX_CHARS)
+    return TraceItem(CASE, shortened(labels.input_of(case), MAX_CHARS), data)
+
+
+def _output(rollout: Rollout) -> str:
+    """The printed output, or the only file that was written."""
+    if rollout.output.strip() or len(rollout.files) != 1:
+        return rollout.output.strip()
+    (content,) = rollout.files.values()
+    return content.decode("utf-8", "replace").strip()

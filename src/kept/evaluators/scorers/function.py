@@ -18,11 +18,10 @@ from kept.core.parsing import parse_json
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
-from kept.core.words import count
+from kept.core.text import count
 from kept.evaluators.scorers.command import Fields, read_score
-from kept.sandbox.child import Child, ChildEnded
 from kept.sandbox.command import TIMEOUT
-from kept.sandbox.confined import Room, start_apart, start_confined
+from kept.sandbox.worker import Child, ChildEnded, Room, start_apart, start_confined
 from kept.settings import child_environment
 
 _SCRIPT = Path(__file__).parents[1] / "workers" / "function_main.py"

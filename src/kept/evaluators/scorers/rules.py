@@ -1,20 +1,301 @@
-"""Rules as scorer: what can be checked without running anything.
+"""What a rule may look for in a text.
+
+A check measures one thing and says what is wrong with it, if anything is. No processes, no models:
+the same text is always measured alike.
+
+Checks that a hostile text could hold up for ever, measured in processes of their own.
+
+An expression can try more ways to match than there is time for, and a document of a few lines can
+unfold to more than there is memory for. A process that takes too long is ended, and the next check
+gets another.
+
+Rules as scorer: what can be checked without running anything.
 
 Every rule emits what it measured under its own name. `score` is the weighted share of the rules
 that hold, `violation_count` the number of those that do not, and a finding names each of these.
+
+What a task may say about rules: each looks for one thing in one text.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple, dataclass
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from kept.core.artifact import Candidate
+from pydantic import AfterValidator, Field, model_validator
+
+from kept.core.artifact import Candidate, is_safe_path
 from kept.core.case import Case
+from kept.core.parsing import ParseLimit, check_size, compile_pattern, parse_json, parse_toml
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
-from kept.core.text import all_text
-from kept.evaluators.scorers.bounded import BOUNDED, Bounded, Patience
-from kept.evaluators.scorers.checks import Check, Measured
+from kept.core.text import all_text, count, count_tokens, keyword_density, sections, title_key
+from kept.sandbox.bounded import MEMORY, BoundedCalls, CallRaised
+from kept.sandbox.process import Turns
+from kept.sandbox.worker import ChildEnded
+from kept.settings import processors
+from kept.spec.validate import Count, Finite, Seconds, SomeTexts, SpecModel, Text
+
+Format = Literal["json", "yaml", "toml"]
+
+QUICK = 2e7
+"""Steps of an expression that take a tenth of a second at worst."""
+
+SHORT = 2000
+"""Characters of a document that take a tenth of a second at worst."""
+
+FLAT = 50
+"""Brackets of such a document."""
+
+_NESTED = re.compile(r"\)[*+{]")
+_REFERENCE = re.compile(r"\\\d|\(\?P=")
+
+
+class Measured(NamedTuple):
+    """What a check found."""
+
+    value: float
+    broken: str | None = None
+    """What is wrong; None when nothing is."""
+
+
+class Check(Protocol):
+    """One thing to look for."""
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Look for it; `seed` is the text that the run started from."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HasSections:
+    """Headings that must be there, with something below them. Measures the share that is."""
+
+    names: tuple[str, ...]
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Look for them all."""
+        found = {section.key: section.empty for section in reversed(sections(text))}
+        missing = [f"`{name}`" for name in self.names if title_key(name) not in found]
+        empty = [f"`{name}`" for name in self.names if found.get(title_key(name))]
+        told = [
+            f"{what}: {', '.join(names)}"
+            for what, names in (("missing", missing), ("empty", empty))
+            if names
+        ]
+        share = 1 - (len(missing) + len(empty)) / len(self.names)
+        return Measured(share, "; ".join(told) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """A pattern that must be there, or must not. Measures how often it is."""
+
+    pattern: str
+    wanted: bool = True
+    by_line: bool = True
+    """Whether `^` and `$` are ends of lines, and not of the text alone."""
+
+    def quick(self, text: str) -> bool:
+        """Whether no text of this length can hold it up; rather no than yes.
+
+        Each repetition may try every place of the text, each choice doubles the ways to match.
+        """
+        marks = Counter(self.pattern.replace("(?", "("))
+        loops = marks["*"] + marks["+"] + marks["{"] + len(_REFERENCE.findall(self.pattern))
+        # in verbose patterns, space may stand between a group and its repetition
+        verbose = re.compile(self.pattern).flags & re.VERBOSE
+        nested = verbose or _NESTED.search(self.pattern) is not None
+        choices = marks["?"] + marks["|"]
+        steps = (loops + 1) * math.log(len(text) + 1) + choices * math.log(2)
+        return not nested and steps <= math.log(QUICK)
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Count its matches."""
+        times = sum(1 for _ in re.finditer(self.pattern, text, re.MULTILINE if self.by_line else 0))
+        if bool(times) == self.wanted:
+            return Measured(times)
+        found = "does not match" if self.wanted else f"matches {count(times, 'time')}"
+        return Measured(times, f"`{self.pattern}` {found}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Bounds for the length. Measures it in tokens: words and marks of punctuation."""
+
+    least: int | None = None
+    most: int | None = None
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Count them."""
+        length = count_tokens(text)
+        tokens = count(length, "token")
+        if self.least is not None and length < self.least:
+            return Measured(length, f"{tokens}, at least {self.least} wanted")
+        if self.most is not None and length > self.most:
+            return Measured(length, f"{tokens}, {self.most} allowed")
+        return Measured(length)
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """Phrases that must not be there, in whatever case. Measures how many are."""
+
+    forbidden: tuple[str, ...]
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Look for each."""
+        folded = " ".join(text.casefold().split())
+        found = [p for p in self.forbidden if " ".join(p.casefold().split()) in folded]
+        named = ", ".join(f"`{phrase}`" for phrase in found)
+        return Measured(len(found), f"forbidden: {named}" if found else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Parses:
+    """A format that the text must be in. Measures 1 or 0."""
+
+    format: Format
+
+    def quick(self, text: str) -> bool:
+        """Whether no text of this length can hold it up; rather no than yes."""
+        if self.format == "json":
+            return True
+        # anchors of YAML unfold, and brackets that are not closed take the square of their number
+        nested = text.count("[") + text.count("{") > FLAT
+        return len(text) <= SHORT and "&" not in text and not nested
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Read it."""
+        try:
+            _PARSERS[self.format](text)
+        except ValueError as error:
+            why = str(error).partition("\n")[0]
+            return Measured(0, f"not {self.format.upper()}: {why}")
+        return Measured(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Keywords:
+    """Words that must not crowd the text. Measures the share of all words that they take."""
+
+    words: tuple[str, ...]
+    most: float
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Count them."""
+        share = keyword_density(text, self.words)
+        if share <= self.most:
+            return Measured(share)
+        return Measured(share, f"keywords take {share:.1%} of the words, {self.most:.1%} allowed")
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A bound for the length against the seed's. Measures how many times as long the text is."""
+
+    most: float
+
+    def measure(self, text: str, seed: str) -> Measured:
+        """Compare their tokens."""
+        times = count_tokens(text) / max(1, count_tokens(seed))
+        if times <= self.most:
+            return Measured(times)
+        return Measured(times, f"{times:.2f} times as long as the seed, {self.most:g} allowed")
+
+
+def measured(kind: str, of: list[Any], text: str) -> Measured:
+    """What a check says of a text; `bounded` calls it in another process."""
+    return {"Matches": Matches, "Parses": Parses}[kind](*of).measure(text, "")
+
+
+def _read_yaml(text: str) -> None:
+    # slow to import, and rarely needed
+    from ruamel.yaml import YAMLError
+
+    from kept.spec.yaml import MAX_CHARS, ruamel
+
+    check_size(text, MAX_CHARS)
+    try:
+        ruamel().load(text)
+    except (MemoryError, ParseLimit):
+        raise
+    except YAMLError as error:
+        raise ValueError(getattr(error, "problem", None) or str(error)) from error
+    except Exception as error:  # its readers of numbers and the like raise whatever they meet
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+_PARSERS: Mapping[Format, Callable[[str], object]] = {
+    "json": parse_json,
+    "yaml": _read_yaml,
+    "toml": parse_toml,
+}
+
+
+BOUNDED = (Matches, Parses)
+"""The checks that may take long; all others go through the text once."""
+
+LEAST = 0.01
+"""Seconds that a rule gets, however long those before it took."""
+
+
+class Patience:
+    """Seconds that the rules of one rollout may still take; those spent waiting do not count."""
+
+    def __init__(self, left: float) -> None:
+        self.left = left
+
+
+class Bounded:
+    """Such processes, started when needed and used again."""
+
+    def __init__(self) -> None:
+        self._calls = BoundedCalls("kept.evaluators.scorers.rules:measured")
+        # no more at once than there are processors, however many rollouts are in flight
+        self._turns = Turns(processors())
+
+    async def measure(
+        self, name: str, check: Matches | Parses, text: str, patience: Patience
+    ) -> Measured | Failure:
+        """What a check says of a text, or that it took too much of time or memory."""
+        given = {"kind": type(check).__name__, "of": astuple(check), "text": text}
+        try:
+            async with self._turns.take():
+                return Measured(*await self._ask(given, patience))
+        except TimeoutError:
+            message = f"the rule `{name}` took too long on this candidate"
+            return Failure("timeout", "candidate", message)
+        except MemoryError:
+            message = f"the rule `{name}` took more than {MEMORY // 2**30} GiB on this candidate"
+            return Failure("limit", "candidate", message)
+        except ChildEnded as error:
+            message = f"the process of the rule `{name}` {error}"
+            return Failure("harness", "infrastructure", message, error.detail)
+        except CallRaised as error:
+            message = f"the rule `{name}` raised {error}"
+            return Failure("harness", "infrastructure", message, error.detail)
+        except OSError as error:
+            message = f"cannot start a process for the rule `{name}`: {error.strerror}"
+            return Failure("limit", "infrastructure", message)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._calls.close()
+
+    async def _ask(self, given: Mapping[str, object], patience: Patience) -> list[Any]:
+        await self._calls.prepare()
+        seconds = max(patience.left, LEAST)
+        began = time.monotonic()
+        try:
+            return await self._calls.ask(given, seconds)
+        finally:
+            patience.left -= time.monotonic() - began
+
 
 TIMEOUT = 10.0
 """Seconds that all rules may take together; honest ones take thousandths of one."""
@@ -103,3 +384,157 @@ def text_of(target: Target, rollout: Rollout, candidate: Candidate) -> str | Non
         return rollout.files[path or ""].decode()
     except (KeyError, UnicodeDecodeError):
         return None
+
+
+RESERVED = ("score", "violation_count")
+"""Measures that a rules scorer emits by itself."""
+
+
+def _pattern(text: str) -> str:
+    try:
+        compile_pattern(text, re.MULTILINE)
+    except ValueError as error:
+        raise ValueError(f"`{text[:200]}` is not a regular expression: {error}") from error
+    return text
+
+
+def _target(text: str) -> str:
+    kind, colon, path = text.partition(":")
+    named = kind in ("candidate", "file") and is_safe_path(path)
+    if not (named if colon else kind in ("candidate", "output")):
+        known = "`candidate`, `candidate:PATH`, `output` or `file:PATH`"
+        raise ValueError(f"`{text}` is not a target; write {known}")
+    return text
+
+
+Pattern = Annotated[Text, AfterValidator(_pattern)]
+TargetName = Annotated[Text, AfterValidator(_target)]
+Share = Annotated[Finite, Field(ge=0, le=1)]
+
+
+class _RuleSpec(SpecModel):
+    """What all rules have in common."""
+
+    name: Text | None = None
+    """Of the measure that it emits; by default its kind."""
+    weight: Annotated[Finite, Field(ge=0)] = 1.0
+    target: TargetName | None = None
+    """The text it looks at; by default that of the scorer."""
+
+
+class SectionsRuleSpec(_RuleSpec):
+    """Headings that must be there, with something below them."""
+
+    kind: Literal["sections"]
+    names: SomeTexts
+
+
+class MatchesRuleSpec(_RuleSpec):
+    """A pattern that must be there."""
+
+    kind: Literal["matches"]
+    pattern: Pattern
+
+
+class LacksRuleSpec(_RuleSpec):
+    """A pattern that must not be there."""
+
+    kind: Literal["lacks"]
+    pattern: Pattern
+
+
+class TokensRuleSpec(_RuleSpec):
+    """Bounds for the length."""
+
+    kind: Literal["tokens"]
+    min: Count | None = None
+    max: Count | None = None
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """Bounds, and in order."""
+        if not {"min", "max"} <= said.keys():
+            return
+        low, high = said["min"], said["max"]
+        if low is None and high is None:
+            yield "no bound; give `min`, `max` or both"
+        elif low is not None and high is not None and low > high:
+            yield "`min` is more than `max`"
+
+
+class PhrasesRuleSpec(_RuleSpec):
+    """Phrases that must not be there."""
+
+    kind: Literal["phrases"]
+    forbid: SomeTexts
+
+
+class FormatRuleSpec(_RuleSpec):
+    """A format that the text must be in."""
+
+    kind: Literal["format"]
+    format: Literal["json", "yaml", "toml"]
+
+
+class KeywordsRuleSpec(_RuleSpec):
+    """Words that must not crowd the text."""
+
+    kind: Literal["keywords"]
+    words: SomeTexts
+    max_density: Share = 0.05
+
+
+class GrowthRuleSpec(_RuleSpec):
+    """A bound for the length against the seed's."""
+
+    kind: Literal["growth"]
+    max: Annotated[Finite, Field(gt=0)]
+
+
+RuleSpec = Annotated[
+    SectionsRuleSpec
+    | MatchesRuleSpec
+    | LacksRuleSpec
+    | TokensRuleSpec
+    | PhrasesRuleSpec
+    | FormatRuleSpec
+    | KeywordsRuleSpec
+    | GrowthRuleSpec,
+    Field(discriminator="kind"),
+]
+
+
+class RulesScorerSpec(SpecModel):
+    """Rules, and the text they look at."""
+
+    type: Literal["rules"]
+    target: TargetName = "candidate"
+    timeout_seconds: Seconds = 10.0
+    """For all rules of one rollout together."""
+    rules: Annotated[tuple[RuleSpec, ...], Field(strict=False)]
+
+    @property
+    def names(self) -> list[str]:
+        """The measure of each rule: its name, or its kind with a number from the second on."""
+        kinds = [rule.kind for rule in self.rules]
+        nth = [kinds[: at + 1].count(kind) for at, kind in enumerate(kinds)]
+        plain = [f"{kind}_{n}" if n > 1 else kind for kind, n in zip(kinds, nth, strict=True)]
+        return [rule.name or name for rule, name in zip(self.rules, plain, strict=True)]
+
+    @model_validator(mode="after")
+    def _can_be_told_apart(self) -> "RulesScorerSpec":
+        if not self.rules:
+            raise ValueError("there are no rules")
+        names = self.names
+        doubled = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        told = [f"two rules are named `{name}`" for name in doubled]
+        taken = [name for name in RESERVED if name in names]
+        told += [f"no rule can be named `{name}`: that is a measure of its own" for name in taken]
+        if not sum(rule.weight for rule in self.rules):
+            told.append("the weights add up to nothing")
+        grows = [rule.target or self.target for rule in self.rules if rule.kind == "growth"]
+        if not all(target.startswith("candidate") for target in grows):
+            told.append("growth is measured on the candidate; give that rule its target")
+        if told:
+            raise ValueError("; ".join(told))
+        return self

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from kept.evaluators.scorers.assertions.assertions import AssertionsScorerSpec
-from kept.evaluators.scorers.spec_judging import JudgeScorerSpec
-from kept.evaluators.scorers.spec_rules import RulesScorerSpec
+from kept.evaluators.scorers.assertions.spec import AssertionsScorerSpec
+from kept.evaluators.scorers.judge import JudgeScorerSpec
+from kept.evaluators.scorers.rules import RulesScorerSpec
 from kept.sandbox.command import TIMEOUT
-from kept.spec.base import Finite, Model, Seconds, Text
+from kept.spec.validate import Finite, Seconds, SpecModel, Text
 
 
 def _function(text: str) -> str:
@@ -30,7 +30,7 @@ def _part_name(text: str) -> str:
     return text
 
 
-class ParseSpec(Model):
+class ParseSpec(SpecModel):
     """Where the score stands in what a scorer prints."""
 
     format: Literal["json"] = "json"
@@ -41,7 +41,7 @@ class ParseSpec(Model):
     """An object with the other metrics."""
 
 
-class CommandScorerSpec(Model):
+class CommandScorerSpec(SpecModel):
     """The command that prints the score."""
 
     type: Literal["command"] = "command"
@@ -51,7 +51,7 @@ class CommandScorerSpec(Model):
     parse: ParseSpec = ParseSpec()
 
 
-class PythonScorerSpec(Model):
+class PythonScorerSpec(SpecModel):
     """A function that returns the score."""
 
     type: Literal["python"]
@@ -59,7 +59,7 @@ class PythonScorerSpec(Model):
     timeout_seconds: Seconds = TIMEOUT
 
 
-class PartSpec(Model):
+class PartSpec(SpecModel):
     """One scorer of several."""
 
     name: Annotated[Text, AfterValidator(_part_name)]
@@ -78,7 +78,7 @@ class PartSpec(Model):
             yield "`bounds` are the same: give what counts as 0 and what as 1"
 
 
-class CompositeScorerSpec(Model):
+class CompositeScorerSpec(SpecModel):
     """The weighted mean of several scorers."""
 
     type: Literal["composite"]

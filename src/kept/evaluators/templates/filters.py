@@ -1,4 +1,7 @@
-"""What may be done to a value: filters of nunjucks that prompts use, and `load` of promptfoo."""
+"""Why a template cannot be read or filled in.
+
+What may be done to a value: filters of nunjucks that prompts use, and `load` of promptfoo.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -6,7 +9,16 @@ from math import inf
 from typing import Any, cast
 
 from kept.core.parsing import parse_json
-from kept.evaluators.templates.fault import TemplateFault
+
+
+class TemplateFault(ValueError):
+    """A template that is wrong, or asks for more than is offered here."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+        """Of the template, from 1; 0 where it is not known."""
+
 
 MOST = 1_000_000
 """Characters that a filter, or a whole template, may make."""

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kept.core.model import ToolOffer
+from kept.core.llm import ToolAnswer, ToolOffer
 from kept.core.ports import Scope
 from kept.core.rollout import Failure
-from kept.core.tool import ToolAnswer
-from kept.evaluators.tools.using import journalled
+from kept.evaluators.tools.journalled_call import journalled
 from kept.models.structured_output import problem_with
 
 MOST_PATHS = 50

@@ -14,14 +14,12 @@ from shlex import join, quote
 
 from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE
-from kept.core.model import ToolOffer
+from kept.core.llm import ToolAnswer, ToolOffer
 from kept.core.ports import Scope
 from kept.core.rollout import FREE, Failure, Usage
-from kept.core.tool import ToolAnswer
-from kept.core.words import count, shortened
-from kept.evaluators.tools.files import applied
-from kept.evaluators.tools.shared_files import OUTPUT, SharedFiles, changes_between
-from kept.evaluators.tools.using import journalled
+from kept.core.text import count, shortened
+from kept.evaluators.tools.files import OUTPUT, SharedFiles, applied, changes_between
+from kept.evaluators.tools.journalled_call import journalled
 from kept.models.structured_output import problem_with
 from kept.sandbox.command import Command, Exit, Limits, View
 from kept.sandbox.workspace import MAX_OUTPUT, Output, Scratch

@@ -16,18 +16,17 @@ from pathlib import Path
 
 from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE
-from kept.core.model import ToolOffer
+from kept.core.llm import ToolAnswer, ToolOffer
 from kept.core.ports import Scope
 from kept.core.rollout import Failure
-from kept.core.tool import ToolAnswer
 from kept.errors import SetupError
+from kept.evaluators.tools.journalled_call import journalled
 from kept.evaluators.tools.python_code import exit_text
-from kept.evaluators.tools.using import journalled
 from kept.models.structured_output import problem_with
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.command import Command, Exit, Limits, View
 from kept.sandbox.workspace import Scratch, Workspace
-from kept.store.files import write_below
+from kept.store.candidate_files import write_below
 
 SECONDS = 120.0
 """For one command."""

@@ -14,10 +14,10 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
+from kept.core.llm import ToolAnswer
 from kept.core.ports import Scope
 from kept.core.rollout import Failure
-from kept.core.tool import ToolAnswer
-from kept.evaluators.tools.using import journalled
+from kept.evaluators.tools.journalled_call import journalled
 
 MOST_BYTES = 4_000_000
 """Of a page; the rest is not read."""

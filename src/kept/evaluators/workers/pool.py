@@ -6,11 +6,10 @@ from typing import Any
 
 from kept.core.parsing import parse_json
 from kept.core.rollout import Failure
-from kept.core.words import count
+from kept.core.text import count
 from kept.evaluators.scorers.function import Function
-from kept.sandbox.child import Child, ChildEnded
-from kept.sandbox.confined import explained
-from kept.sandbox.turns import Turns
+from kept.sandbox.process import Turns
+from kept.sandbox.worker import Child, ChildEnded, explained
 from kept.settings import processors
 
 MOST = 8

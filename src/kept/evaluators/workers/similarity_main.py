@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kept.evaluators.metrics.likeness import likeness
-from kept.evaluators.metrics.subject import Measured
+from kept.evaluators.metrics.config import Measured
+from kept.evaluators.metrics.deterministic import likeness
 
 
 def measure(case: Mapping[str, Any]) -> Measured:

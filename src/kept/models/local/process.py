@@ -15,8 +15,7 @@ from queue import SimpleQueue
 from typing import IO, Any
 
 from kept.errors import SetupError
-from kept.sandbox.ended import how_ended, last_words
-from kept.sandbox.session import start_alone
+from kept.sandbox.process import how_ended, last_words, start_alone
 from kept.settings import child_environment, install_command
 
 Stop = Callable[[], bool]

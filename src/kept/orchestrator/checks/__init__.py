@@ -1,1 +1,192 @@
-"""Checks of a completion, from cheap to expensive."""
+"""The first check (rule R34): six cheap looks at each deliverable, before anything dearer.
+
+In this order: no_placeholder, no_text_loop, file_size_delta, no_duplicate_headings,
+balanced_delimiters, json_valid_if_claimed. The first flaw of a file is told, and no model is asked.
+Where it departs from its source is in docs/decisions/0054.
+
+L0 as a check of a completion: its six looks at every deliverable that was declared.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kept.core.parsing import parse_json
+from kept.core.text import sections, words_of
+from kept.orchestrator.checks.base import CheckResult, Passed, Rejected, Submission
+from kept.orchestrator.checks.files import fingerprint, likeness, owed
+from kept.orchestrator.checks.text import (
+    MARKDOWN,
+    PROSE,
+    flaw,
+    line_at,
+    paragraphs,
+    suffix_of,
+    text_of,
+    told,
+    unbalanced,
+)
+from kept.orchestrator.record import Finding
+
+MARKERS = (
+    *(r"\bTODO\b", r"\bXXX\b", r"(?<![\w?])\?\?\?", r"\bLorem ipsum\b", r"\bTBD\b", r"\bFIXME\b"),
+    *(r"\bTITLE GOES HERE\b", r"\bAuthor Name\b", r"\bto be filled\b"),
+)
+"""What stands where something was to be written; as it is spelled."""
+
+LOOP = 0.85
+"""Likeness of two paragraphs above which one repeats the other."""
+
+LEAST_WORDS = 20
+"""Of a paragraph that can be said to repeat another."""
+
+NEAR = 200
+"""Paragraphs back that one is held against; an equal one is found however far away."""
+
+GROWTH = 2.5
+"""Times the size before, above which a file did not grow but was written over and over."""
+
+STUB = 512
+"""Bytes up to which a file was a beginning: it is meant to grow."""
+
+CLAIMS_JSON = (".json", ".geojson", ".ipynb")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One deliverable, and what is needed to judge it."""
+
+    path: str
+    data: bytes
+    task: str = ""
+    before: int | None = None
+    """Bytes that it had when it was last looked at; None where it is new."""
+    text: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", text_of(self.path, self.data))
+
+
+def no_placeholder(look: Look) -> Finding | None:
+    """No mark of something unwritten; one that the task itself has is its subject."""
+    for marker in MARKERS:
+        found = re.search(marker, look.text or "")
+        if found and found[0] not in look.task:
+            line = line_at(look.text or "", found.start())
+            return flaw(look.path, f"`{found[0]}` stands for something unwritten", "", line)
+    return None
+
+
+def no_text_loop(look: Look) -> Finding | None:
+    """No paragraph that repeats another."""
+    if look.text is None or suffix_of(look.path) not in PROSE | {""}:
+        return None
+    repeated = repeated_paragraph(paragraphs(look.text))
+    if repeated is None:
+        return None
+    first = " ".join(repeated.split()[:8])
+    return flaw(look.path, f"a paragraph repeats an earlier one: `{first} …`")
+
+
+def repeated_paragraph(parts: Sequence[str]) -> str | None:
+    """The first long paragraph that says what an earlier one said; None where none does."""
+    spoken = ((part, words_of(part)) for part in parts if not part.lstrip().startswith("|"))
+    long = [(part, words) for part, words in spoken if len(words) >= LEAST_WORDS]
+    if len(long) < 2:
+        # fingerprints are dear, and most files of thousands are a paragraph or none
+        return None
+    seen: set[str] = set()
+    prints: list[int] = []
+    for part, words in long:
+        whole, now = " ".join(words), fingerprint(part)
+        if whole in seen or any(likeness(now, one) > LOOP for one in prints[-NEAR:]):
+            return part
+        seen.add(whole)
+        prints.append(now)
+    return None
+
+
+def file_size_delta(look: Look) -> Finding | None:
+    """Not suddenly many times as large as it was."""
+    if look.before is None or look.before < STUB or len(look.data) <= GROWTH * look.before:
+        return None
+    times = len(look.data) / look.before
+    return flaw(look.path, f"{times:.1f} times as large as before, over {GROWTH:g}")
+
+
+def no_duplicate_headings(look: Look) -> Finding | None:
+    """No heading twice below the same one."""
+    if look.text is None or suffix_of(look.path) not in MARKDOWN:
+        return None
+    seen: set[tuple[tuple[int, str], ...]] = set()
+    path: list[tuple[int, str]] = []
+    for section in sections(look.text):
+        path = [*(head for head in path if head[0] < section.level), (section.level, section.key)]
+        if tuple(path) in seen:
+            return flaw(look.path, f"the heading `{section.title}` stands twice")
+        seen.add(tuple(path))
+    return None
+
+
+def balanced_delimiters(look: Look) -> Finding | None:
+    """What was opened was closed."""
+    return None if look.text is None else unbalanced(look.path, look.text)
+
+
+def json_valid_if_claimed(look: Look) -> Finding | None:
+    """What is called JSON is JSON."""
+    kind = suffix_of(look.path)
+    if kind not in (*CLAIMS_JSON, ".jsonl"):
+        return None
+    if look.text is None:
+        return flaw(look.path, "is called JSON and is no text")
+    rows = [look.text] if kind in CLAIMS_JSON else look.text.splitlines()
+    for number, row in enumerate(rows, 1):
+        if kind == ".jsonl" and not row.strip():
+            continue
+        try:
+            parse_json(row)
+        except ValueError as error:
+            line = number if kind == ".jsonl" else getattr(error, "lineno", None)
+            return flaw(look.path, f"is called JSON and is not: {error}", "", line)
+    return None
+
+
+L0: Mapping[str, Callable[[Look], Finding | None]] = {
+    "no_placeholder": no_placeholder,
+    "no_text_loop": no_text_loop,
+    "file_size_delta": file_size_delta,
+    "no_duplicate_headings": no_duplicate_headings,
+    "balanced_delimiters": balanced_delimiters,
+    "json_valid_if_claimed": json_valid_if_claimed,
+}
+"""In the order in which they look."""
+
+
+def l0_flaws(looks: Sequence[Look]) -> Iterator[Finding]:
+    """The first flaw of each deliverable, with the rule it breaks."""
+    for look in looks:
+        for rule, check in L0.items():
+            found = check(look)
+            if found is not None:
+                yield replace(found, rule=rule)
+                break
+
+
+def l0(submission: Submission) -> CheckResult:
+    """No deliverable is plainly unfinished; where none is declared, every file is one."""
+    declared = [path for path in owed(submission) if path in submission.files]
+    looks = [
+        Look(
+            path=path,
+            data=submission.files[path],
+            task=submission.task,
+            before=submission.previous.get(path),
+        )
+        for path in declared or sorted(submission.files)
+    ]
+    found = tuple(l0_flaws(looks))
+    if not found:
+        return Passed()
+    words = "; ".join(f"{one.rule}: {told(one)}" for one in found)
+    return Rejected(reason=f"deliverables are not finished: {words}", findings=found)

@@ -15,21 +15,15 @@ import msgspec
 
 from kept.core.ports import Scope
 from kept.core.rollout import Failure
+from kept.orchestrator.checks import l0
 from kept.orchestrator.checks.base import Check, CheckResult, Passed, Ran, Rejected, Submission
-from kept.orchestrator.checks.broken import file
-from kept.orchestrator.checks.critique import critique
-from kept.orchestrator.checks.evaluation import Evaluation
-from kept.orchestrator.checks.first import l0
-from kept.orchestrator.checks.placeholder import placeholder
-from kept.orchestrator.checks.presence import deliverable, deliverable_presence
-from kept.orchestrator.checks.references import cross_reference
-from kept.orchestrator.checks.schema import schema
-from kept.orchestrator.checks.smoke import Smoke
-from kept.orchestrator.checks.structure import structural_integrity
-from kept.orchestrator.checks.syntax import syntax
+from kept.orchestrator.checks.execution import Evaluation, Smoke, critique
+from kept.orchestrator.checks.files import deliverable, deliverable_presence, file
+from kept.orchestrator.checks.syntax import schema, syntax
+from kept.orchestrator.checks.text import cross_reference, placeholder, structural_integrity
 from kept.orchestrator.record import CheckOutcome, Evaluated
 from kept.sandbox.bounded import MEMORY, BoundedCalls, CallRaised
-from kept.sandbox.child import ChildEnded
+from kept.sandbox.worker import ChildEnded
 
 Judge = Callable[[Submission], CheckResult | Failure]
 

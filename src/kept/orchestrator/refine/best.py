@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from kept.errors import RunError
 from kept.orchestrator.loss import first_number
-from kept.orchestrator.run_folder.files import read_object, text_in
-from kept.store.files import link_error, write_below
+from kept.orchestrator.run_folder.read import read_object, text_in
+from kept.store.candidate_files import link_error, write_below
 from kept.store.home import Home
 
 BEST = "BEST"

@@ -14,16 +14,16 @@ from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Evaluation, Tally
-from kept.evaluators.tools.shared_files import OUTPUT, SharedFiles
+from kept.evaluators.tools.files import OUTPUT, SharedFiles
 from kept.orchestrator.budget import Ledger, Metered
 from kept.orchestrator.checks.base import Submission
 from kept.orchestrator.checks.chain import Judged, judge
-from kept.orchestrator.critic import criticise
-from kept.orchestrator.kit import Errand, Kit, Worked
+from kept.orchestrator.completion import criticise
 from kept.orchestrator.loss import Signals, loss_of
 from kept.orchestrator.record import Critique, Delegation, Evaluated, Subtask
-from kept.orchestrator.refine.made import LOSS, made_of, measures_of
-from kept.orchestrator.stopping import Stop, Stoppable
+from kept.orchestrator.refine.attempt import LOSS, made_of, measures_of
+from kept.orchestrator.toolkit import Errand, Kit, Worked
+from kept.orchestrator.workers import Stop, Stoppable
 
 CRITERION = "criterion"
 """What a case is about, where there are cases: the critic judges by it."""

@@ -1,4 +1,10 @@
-"""A finished run, read from its folder: ours, the source's, or one that a test made up.
+"""JSON of a run folder, read with care: what is broken or missing is nothing, never an error.
+
+Where things of a run lie: beside its folder, or further up in its workspace.
+
+The deliverable is looked for in four places, and a folder without files is none of them.
+
+A finished run, read from its folder: ours, the source's, or one that a test made up.
 
 Both shapes of budgets, of events and of critiques are understood. Only refusals of a completion
 count as rejections, and each once: the source writes some twice, and others that are none.
@@ -9,17 +15,182 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from kept.core.parsing import parse_json
 from kept.core.schedules.refine import Caps
 from kept.errors import SetupError
 from kept.orchestrator.loss import Loss, Signals, Weights, first_number, loss_of, mean_of
-from kept.orchestrator.run_folder.files import below, part, read_object, read_rows, rows_in, text_in
-from kept.orchestrator.run_folder.places import (
-    COMPLETION,
-    Delivered,
-    deliverable,
-    evaluation_path,
-    events_path,
-)
+
+Row = Mapping[str, Any]
+
+_NOTHING: Row = {}
+
+
+def read_object(path: Path) -> Row | None:
+    """A file that holds one JSON object; None where it does not."""
+    try:
+        value: object = parse_json(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError):
+        return None
+    return cast("Row", value) if isinstance(value, dict) else None
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The objects of a file with one in each line; lines that are none are passed over."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for line in text.splitlines():
+        try:
+            value: object = parse_json(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield cast("Row", value)
+
+
+def below(row: Row, *path: str) -> Any:  # noqa: ANN401 # whatever JSON holds
+    """What stands at a path of keys; None where nothing does."""
+    value: object = row
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = cast("Row", value).get(key)
+    return value
+
+
+def part(row: Row, *path: str) -> Row:
+    """The object at a path of keys; an empty one where there is none."""
+    value = below(row, *path)
+    return cast("Row", value) if isinstance(value, dict) else _NOTHING
+
+
+def rows_in(value: object) -> Iterator[Row]:
+    """The objects of a list."""
+    if isinstance(value, list):
+        for one in cast("list[object]", value):
+            if isinstance(one, dict):
+                yield cast("Row", one)
+
+
+def text_in(value: object) -> str:
+    """A text, or an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+HEIGHT = 5
+"""Folders above a run's own that may be its workspace."""
+
+FINAL = "FINAL"
+
+COMPLETION = "run_completion.json"
+"""What every run of the source has at its end."""
+
+JOURNAL = "journal.jsonl"
+"""What a run of ours has, and one of the source has not."""
+
+
+def workspaces(folder: Path) -> Iterator[Path]:
+    """The folder of a run and those above it, nearest first."""
+    whole = folder.resolve()
+    yield whole
+    yield from list(whole.parents)[:HEIGHT]
+
+
+def events_path(folder: Path, run_id: str) -> Path | None:
+    """The events of a run: of its workspace, else beside its other files; None without any."""
+    found = (place / "logs" / run_id / "events.jsonl" for place in workspaces(folder))
+    return next((path for path in (*found, folder / "events.jsonl") if path.is_file()), None)
+
+
+def evaluation_path(folder: Path, run_id: str) -> Path | None:
+    """What the evaluation of a run was told and found; None where nothing says."""
+    found = (place / "data" / "evaluation" / f"{run_id}.json" for place in workspaces(folder))
+    return next((path for path in found if path.is_file()), None)
+
+
+class Delivered:
+    """The files that a run left, by path below one folder."""
+
+    __slots__ = ("files", "place")
+
+    def __init__(self, place: Path, files: dict[str, Path]) -> None:
+        self.place = place
+        self.files = files
+
+    def read(self) -> dict[str, bytes]:
+        """What is in them."""
+        return {path: file.read_bytes() for path, file in self.files.items()}
+
+
+def deliverable(folder: Path, run_id: str) -> Delivered | None:
+    """What a run left; None where it left nothing.
+
+    In FINAL beside its files, in its workspace's output/FINAL, in its own part of output/, or loose
+    in output/: the first that holds a file. What several runs share is nobody's.
+    """
+    for place, loose in _places(folder, run_id):
+        files = files_below(place, loose=loose)
+        if files:
+            return Delivered(place, files)
+    return None
+
+
+def _places(folder: Path, run_id: str) -> Iterator[tuple[Path, bool]]:
+    yield folder / FINAL, False
+    whole = folder.resolve()
+    above = _holders(whole)
+    alone = not above or _runs_in(whole.parent) == 1
+    outputs = [place / "output" for place in (whole, *above)]
+    for output in outputs:
+        if alone or output.parent == whole:
+            yield output / FINAL, False
+        yield output / run_id, False
+    for output in outputs:
+        if alone or output.parent == whole:
+            yield output, True
+
+
+def _holders(run: Path) -> list[Path]:
+    """The workspace that holds `runs/<id>`, and its root: further up, files are somebody else's.
+
+    One of ours has all of its files in its own folder.
+    """
+    if (run / JOURNAL).exists() or run.parent.name != "runs":
+        return []
+    workspace = run.parent.parent
+    return [workspace, workspace.parent] if workspace.name == "workspace" else [workspace]
+
+
+def _runs_in(folder: Path) -> int:
+    return sum(1 for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
+
+
+def files_below(folder: Path, *, loose: bool = False) -> dict[str, Path]:
+    """Plain files below a folder, by path; links are not followed.
+
+    Of an output folder that several runs share, only what belongs to none of them is `loose`.
+    """
+    found: dict[str, Path] = {}
+    if not folder.is_dir() or folder.is_symlink():
+        return found
+    for path in sorted(folder.rglob("*")):
+        inner = path.relative_to(folder)
+        if path.is_symlink() or not path.is_file():
+            continue
+        if loose and len(inner.parts) > 1 and (inner.parts[0] == FINAL or _is_run(inner.parts[0])):
+            continue
+        if any((folder / one).is_symlink() for one in list(inner.parents)[:-1]):
+            continue
+        found[inner.as_posix()] = path
+    return found
+
+
+def _is_run(name: str) -> bool:
+    """Whether a name is that of a run: a date, a time and eight digits of a hash."""
+    parts = name.replace("T", "_").split("_")
+    return len(parts) >= 3 and parts[0][:4].isdigit() and len(parts[-1]) == 8
+
 
 GATES = frozenset(
     (

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
+from kept.core.artifact import NoSpan, Value
 from kept.core.edit import SetValue
 from kept.core.proposal import Proposal
-from kept.core.values import NoSpan, Value
-from kept.spec.locate.locate import read_value
+from kept.spec.locate.tree import read_value
 
 DIGITS = 6
 """Digits that a drawn number is tidied to: of the number on a log axis, else of the range."""

@@ -21,7 +21,7 @@ from optuna.samplers import TPESampler
 from optuna.samplers._tpe.sampler import _split_trials, default_gamma  # pyright: ignore[reportPrivateUsage] # how it tells good from bad; pinned by a test
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from kept.core.values import Value
+from kept.core.artifact import Value
 from kept.proposers.numeric.space import Choices, Numbers, Point, Space
 
 # else it says on stderr that it made a study

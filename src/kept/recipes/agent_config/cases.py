@@ -1,17 +1,37 @@
-"""The cases of an agent as runner and scorer take them, and what they say as messages."""
+"""The cases of an agent as runner and scorer take them, and what they say as messages.
+
+What is wrong with the metrics of an agent, and which of its cases they cannot measure.
+"""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kept.core.case import Case
-from kept.core.model import Image, Message
+from kept.core.llm import Image, Message
 from kept.core.rollout import Failure
-from kept.evaluators.tools.reading import read_document
-from kept.evaluators.tools.unreadable import Unreadable
+from kept.core.text import count
+from kept.evaluators.metrics.config import Metric, read_metric, turns_of
+from kept.evaluators.metrics.evaluate import faults_of, lack_of
+from kept.evaluators.tools.documents import Unreadable, read_document
 from kept.recipes.agent_config.spec.case_files import BrokenCase
-from kept.recipes.agent_config.spec.cases import ArgumentSpec, FileSpec, TestCaseSpec, TurnSpec
+from kept.recipes.agent_config.spec.cases import (
+    ArgumentSpec,
+    FileSpec,
+    TestCaseSpec,
+    TurnSpec,
+    metrics_of,
+)
+from kept.recipes.agent_config.spec.metrics import AnyMetricSpec
+from kept.recipes.agent_config.spec.read import ReadAgent
+from kept.recipes.agent_config.spec.tools import (
+    AnyToolSpec,
+    HierarchicalDocumentToolSpec,
+    McpToolSpec,
+    VectorstoreToolSpec,
+)
+from kept.spec.yaml import Loc
 
 
 def case_of(spec: TestCaseSpec) -> Case:
@@ -118,3 +138,62 @@ class Inputs:
             elif about:
                 parts.append(f"[{Path(str(file.path)).name}]{about}")
         return Message("user", "\n\n".join(parts), tuple(images))
+
+
+NAMED = 3
+"""Cases that a warning names."""
+
+
+def all_metrics(read: ReadAgent) -> Iterator[tuple[Loc, AnyMetricSpec]]:
+    """The metrics of the agent and of its cases, each with where it stands."""
+    for number, metric in enumerate(read.agent.spec.metrics):
+        yield ("evaluations", "metrics", number), metric
+    for case in read.cases:
+        for turn in case.exchanges:
+            for metric in metrics_of((), case, turn):
+                yield ("test_cases",), metric
+
+
+def metric_problems(read: ReadAgent) -> Iterator[tuple[Loc, str]]:
+    """What no run could do with a metric, each with where it stands."""
+    for loc, spec in all_metrics(read):
+        if spec.enabled:
+            for key, problem in faults_of(_settings(spec)):
+                yield (*loc, key) if len(loc) > 1 else loc, problem
+
+
+def metric_warnings(read: ReadAgent) -> Iterator[str]:
+    """Metrics that some cases have nothing to be measured by."""
+    spec = read.agent.spec
+    retrieves = any(map(_retrieves, spec.tools))
+    lacks: dict[tuple[str, str], dict[str, None]] = {}
+    for case in read.cases:
+        for metric, turn in _measured(case, spec.metrics):
+            why = lack_of(metric, turn, retrieves=retrieves)
+            if why is not None:
+                lacks.setdefault((metric.name, why), {})[case.name or ""] = None
+    for (name, why), cases in lacks.items():
+        shown = ", ".join(f"`{case}`" for case in [*cases][:NAMED])
+        more = f" and {len(cases) - NAMED} more" if len(cases) > NAMED else ""
+        verb = "has" if len(cases) == 1 else "have"
+        yield f"`{name}`: {count(len(cases), 'case')} {verb} {why}: {shown}{more}"
+
+
+def _measured(
+    case: TestCaseSpec, agent: tuple[AnyMetricSpec, ...]
+) -> Iterator[tuple[Metric, dict[str, object]]]:
+    turns = turns_of(case_of(case))
+    for spec, turn in zip(case.exchanges, turns, strict=True):
+        for metric in metrics_of(agent, case, spec):
+            if metric.enabled:
+                yield _settings(metric), dict(turn)
+
+
+def _settings(spec: AnyMetricSpec) -> Metric:
+    return read_metric(spec.model_dump())
+
+
+def _retrieves(tool: AnyToolSpec) -> bool:
+    if isinstance(tool, McpToolSpec):
+        return tool.is_retrieval
+    return isinstance(tool, VectorstoreToolSpec | HierarchicalDocumentToolSpec)

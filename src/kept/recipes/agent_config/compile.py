@@ -1,5 +1,10 @@
-"""From an agent.yaml to a plan that runs its cases and measures them."""
+"""What the measure of an agent depends on besides its texts and cases, by hashes.
 
+From an agent.yaml to a plan that runs its cases and measures them.
+"""
+
+import hashlib
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,39 +12,113 @@ from typing import Any
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
-from kept.core.case import Cases
-from kept.core.exchange import PASSED
-from kept.core.model import Message, ModelRequest
+from kept.core.case import SPLITS, Cases
+from kept.core.llm import PASSED, Message, ModelRequest
 from kept.core.objective import Objective
 from kept.core.plan import Plan
 from kept.core.ports import Model
 from kept.core.rollout import Failure
-from kept.core.schedules.schedule import MEASURE, Turns
+from kept.core.schedules.round_robin import MEASURE, Turns
 from kept.errors import SetupError
 from kept.evaluators.metrics.code_grader import grader_warnings, problem_with_grader
 from kept.evaluators.metrics.config import keyed, read_metrics
-from kept.evaluators.metrics.dialogue import DialogueScorer
-from kept.evaluators.metrics.measuring import Means
-from kept.evaluators.runners.dialogue import DialogueRunner
-from kept.gates.sweep import Sweep
-from kept.models.config import ModelConfig
-from kept.models.connect import connect
+from kept.evaluators.metrics.evaluate import Means
+from kept.evaluators.metrics.scorer import DialogueScorer
+from kept.evaluators.runners.model import DialogueRunner
+from kept.gates.fixed_cases import Sweep
+from kept.models.client import connect
+from kept.models.providers import ModelConfig
 from kept.models.roles import connect_uncached, is_priced, probes_of
 from kept.models.tool_loop import Agent
-from kept.proposers.measured import SEED_ALONE
-from kept.recipes.agent_config.cases import Inputs, all_cases
-from kept.recipes.agent_config.depends import depends_on
-from kept.recipes.agent_config.measuring import all_metrics, metric_problems, metric_warnings
-from kept.recipes.agent_config.spec.llm import NEVER_ASKED, LlmSpec
+from kept.proposers.variants import SEED_ALONE
+from kept.recipes.agent_config.cases import (
+    Inputs,
+    all_cases,
+    all_metrics,
+    metric_problems,
+    metric_warnings,
+)
+from kept.recipes.agent_config.spec.case_files import FILE, OPTIMIZER
+from kept.recipes.agent_config.spec.common import NEVER_ASKED, LlmSpec
+from kept.recipes.agent_config.spec.config import NAMES as CONFIGS
+from kept.recipes.agent_config.spec.config import hidden_settings, shown_settings
 from kept.recipes.agent_config.spec.metrics import CodeMetricSpec, is_judged
 from kept.recipes.agent_config.spec.read import ParsedAgent, ReadAgent, parse_agent, read_agent
-from kept.recipes.agent_config.spec.variables import hidden_settings, shown_settings
+from kept.recipes.agent_config.spec.tools import (
+    FunctionToolSpec,
+    HierarchicalDocumentToolSpec,
+    McpToolSpec,
+    VectorstoreToolSpec,
+)
 from kept.recipes.agent_config.tools import Toolbox, tool_models, tool_problems, tool_warnings
+from kept.recipes.base import Compiled
 from kept.recipes.evaluate.compile import Wanted, as_sweep
-from kept.recipes.recipes import Compiled
+from kept.recipes.task.make_coding_agent import digest, hash_of
 from kept.recipes.task.prompts import metric_prompt_files, metric_prompts
-from kept.spec.locate.locate import locate
+from kept.spec.locate.tree import locate
+from kept.spec.validate import said
 from kept.spec.yaml import Loc
+
+MAX_FILES = 2000
+"""Of a source; what is more is known by its names and sizes alone."""
+
+
+def depends_on(read: ReadAgent) -> dict[str, str]:
+    """A hash of each file that scores depend on, by the name that a person knows."""
+    folder = read.place.folder
+    found = {"config": hash_of(repr(read.place.config.data))}
+    for name in dict.fromkeys(_named(read)):
+        path = folder / name
+        found[f"`{name}`"] = _tree(path) if path.is_dir() else digest(path)
+    return found
+
+
+def named_files(read: ReadAgent) -> tuple[str, ...]:
+    """Every file and folder that an agent needs beside its agent.yaml, by relative paths."""
+    folder = read.place.folder
+    found = [*_named(read), *(name for name in read.agent.texts if name != read.place.path.name)]
+    found += CONFIGS
+    for key in (FILE, *((*OPTIMIZER, f"{split}_cases_file") for split in SPLITS)):
+        name = said(read.source, key)
+        found += [name] if isinstance(name, str) else []
+    for tool in read.agent.spec.tools:
+        if isinstance(tool, McpToolSpec):
+            # a server runs in the agent's folder, and may be given a path there
+            found += [tool.env_file] if tool.env_file else []
+            found += [arg for arg in tool.args if (folder / arg).exists()]
+    for _, metric in all_metrics(read):
+        if isinstance(metric, CodeMetricSpec):
+            top = metric.grader.partition(":")[0].partition(".")[0]
+            found += [top, f"{top}.py"]
+    return tuple(dict.fromkeys(found))
+
+
+def _named(read: ReadAgent) -> Iterator[str]:
+    for tool in read.agent.spec.tools:
+        match tool:
+            case FunctionToolSpec():
+                yield tool.file
+            case VectorstoreToolSpec() | HierarchicalDocumentToolSpec():
+                yield tool.source
+            case _:
+                pass
+    for metric in read.agent.spec.metrics:
+        if isinstance(metric, CodeMetricSpec):
+            yield metric.grader.partition(":")[0].replace(".", "/") + ".py"
+    yield from metric_prompt_files(read.source).values()
+    for case in read.cases:
+        for turn in case.exchanges:
+            yield from (file.path for file in turn.files if file.path)
+
+
+def _tree(folder: Path) -> str:
+    """A hash of all files of a folder."""
+    whole = hashlib.sha256()
+    paths = sorted(Path(inner, name) for inner, _, names in os.walk(folder) for name in names)
+    for path in paths[:MAX_FILES]:
+        whole.update(f"{path.relative_to(folder)}\0{digest(path)}\0".encode("utf-8", "replace"))
+    return f"{len(paths)} files {whole.hexdigest()[:16]}"
+
 
 WORKERS = 8
 """Cases in flight at once, where nobody says."""

@@ -6,26 +6,26 @@ from itertools import chain, islice, product
 from math import prod
 from statistics import fmean
 
+from kept.core.artifact import Value
 from kept.core.forecast import forecast
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import Message, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Model
 from kept.core.rollout import PAID_TRIES
 from kept.core.schedules.coordinate import Coordinate, Phase
-from kept.core.schedules.schedule import Pooling
-from kept.core.values import Value
-from kept.models.config import ModelConfig
-from kept.models.connect import connect
-from kept.models.pricing import BYTES, REPLY, usual_usd, worst_usd
+from kept.core.schedules.round_robin import Pooling
+from kept.models.client import connect
+from kept.models.prices import BYTES, REPLY, usual_usd, worst_usd
+from kept.models.providers import ModelConfig
 from kept.models.roles import is_free
 from kept.proposers.numeric.space import Numbers
-from kept.recipes.agent_config.axes import Axes
 from kept.recipes.agent_config.compile import request_of
+from kept.recipes.agent_config.search_space import Axes
 from kept.recipes.agent_config.spec.cases import TestCaseSpec
 from kept.recipes.agent_config.spec.metrics import is_judged
 from kept.recipes.agent_config.spec.read import ParsedAgent, ReadAgent
 from kept.recipes.agent_config.tools import tool_models
-from kept.recipes.agent_config.trying import try_edits
+from kept.recipes.agent_config.tunable import try_edits
 
 MOST_AGENTS = 200
 """Combinations of choices that are priced."""

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from kept.errors import JournalError, Problem, SetupError, SpecError
-from kept.models.config import ModelConfig
+from kept.models.context_window import room_of
+from kept.models.providers import ModelConfig
 from kept.models.roles import connect_role, is_priced
-from kept.models.window import room_of
-from kept.proposers.asking import Asked
 from kept.proposers.critique import DIAGNOSIS, REVISION, Critique, Further
-from kept.proposers.texts import TextAxis, body_of
+from kept.proposers.llm import Asked
+from kept.proposers.text_units import TextAxis, body_of
 from kept.recipes.agent_config.compile import request_of
 from kept.recipes.agent_config.spec.read import ReadAgent, read_agent
-from kept.recipes.task.hashing import digest, hash_of
+from kept.recipes.task.make_coding_agent import digest, hash_of
 from kept.spec.source import Source
 from kept.spec.yaml import YamlFault, read_yaml
-from kept.store.files import make_folder, open_private
+from kept.store.candidate_files import make_folder, open_private
 
 Part = Literal["critic", "applier"]
 

@@ -10,9 +10,8 @@ from typing import Any, cast
 
 from kept.core.artifact import Candidate
 from kept.core.ports import Guard
-from kept.proposers.demos import Layout
-from kept.spec.locate.nodes import plain
-from kept.spec.locate.path import Selector, parse_path
+from kept.proposers.few_shot import Layout
+from kept.spec.locate.tree import Selector, parse_path, plain
 from kept.spec.yaml import YamlFault, read_yaml
 
 _NOTHING = object()

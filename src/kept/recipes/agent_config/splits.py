@@ -8,16 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from kept.core.case import SPLITS, Cases, Split, bare, case_text, split_cases
-from kept.core.words import count
+from kept.core.text import count
 from kept.evaluators.metrics.config import keyed, read_metrics
 from kept.recipes.agent_config.cases import case_of
 from kept.recipes.agent_config.spec.case_files import read_case_file, split_name
 from kept.recipes.agent_config.spec.cases import TestCaseSpec, metrics_of
-from kept.recipes.agent_config.spec.optimizer import BLOCK, OptimizerSpec
+from kept.recipes.agent_config.spec.optimizer import BLOCK, SPLIT, OptimizerSpec
 from kept.recipes.agent_config.spec.read import ReadAgent
-from kept.recipes.agent_config.spec.starter import SPLIT
 from kept.recipes.task.cases import overlap_warnings
-from kept.spec.base import shares_of
+from kept.spec.validate import shares_of
 
 Splits = Mapping[Split, Sequence[TestCaseSpec]]
 NAMED = 3

@@ -12,16 +12,8 @@ from typing import Any
 from kept.core.ports import Embedder, Model, Tool
 from kept.core.rollout import Failure
 from kept.errors import SetupError
-from kept.evaluators.tools.function import FunctionConfig, FunctionTools
-from kept.evaluators.tools.mcp import McpServer, told_apart
-from kept.evaluators.tools.mcp_session import McpConfig
-from kept.evaluators.tools.prompt import PromptConfig, PromptTool
-from kept.evaluators.tools.retrieval.check import (
-    needs_embedder,
-    problems,
-    unsupported,
-    without_embedder,
-)
+from kept.evaluators.tools.function import FunctionConfig, FunctionTools, PromptConfig, PromptTool
+from kept.evaluators.tools.mcp import McpConfig, McpServer, told_apart
 from kept.evaluators.tools.retrieval.config import (
     STORES,
     Database,
@@ -29,13 +21,20 @@ from kept.evaluators.tools.retrieval.config import (
     IndexConfig,
     VectorStore,
 )
-from kept.evaluators.tools.retrieval.qdrant import unanswered
-from kept.evaluators.tools.retrieval.tool import Indexes
-from kept.models.config import ModelConfig
+from kept.evaluators.tools.retrieval.ranking import unanswered
+from kept.evaluators.tools.retrieval.tool import (
+    Indexes,
+    needs_embedder,
+    problems,
+    unsupported,
+    without_embedder,
+)
 from kept.models.embeddings import USUAL, embeds, make_embedder
+from kept.models.providers import ModelConfig
 from kept.models.roles import connect_uncached
 from kept.recipes.agent_config.spec.agent import AgentSpec
-from kept.recipes.agent_config.spec.llm import LlmSpec
+from kept.recipes.agent_config.spec.common import LlmSpec
+from kept.recipes.agent_config.spec.config import filled
 from kept.recipes.agent_config.spec.read import ParsedAgent
 from kept.recipes.agent_config.spec.tools import (
     DatabaseSpec,
@@ -45,7 +44,6 @@ from kept.recipes.agent_config.spec.tools import (
     PromptToolSpec,
     VectorstoreToolSpec,
 )
-from kept.recipes.agent_config.spec.variables import filled
 from kept.spec.yaml import Loc
 
 IndexSpec = VectorstoreToolSpec | HierarchicalDocumentToolSpec

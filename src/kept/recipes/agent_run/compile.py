@@ -12,39 +12,39 @@ from kept.core.objective import Objective
 from kept.core.plan import AGENT_RUN, Plan
 from kept.core.ports import Journal, Scope, Sink
 from kept.core.rollout import Failure, Job, Rollout
-from kept.core.schedules.schedule import MEASURE, Turns
-from kept.engine.purse import Halt
+from kept.core.schedules.round_robin import MEASURE, Turns
+from kept.engine.budget import Halt
 from kept.errors import SetupError
-from kept.evaluators.scorers.recorded import RecordedScorer
-from kept.gates.sweep import Sweep
+from kept.evaluators.scorers.composite import RecordedScorer
+from kept.gates.fixed_cases import Sweep
 from kept.models.roles import probes_of
 from kept.orchestrator.budget import REASONS, is_raise
+from kept.orchestrator.events import Hearer
 from kept.orchestrator.loss import Weights, run_loss
 from kept.orchestrator.record import AgentRun, Limits
 from kept.orchestrator.runner import AgentRunner
 from kept.orchestrator.state import Assignment
-from kept.orchestrator.stopping import Stop
-from kept.orchestrator.story import Hearer
-from kept.proposers.measured import SEED_ALONE
-from kept.recipes.agent_run.agent_kit import (
+from kept.orchestrator.workers import Stop
+from kept.proposers.variants import SEED_ALONE
+from kept.recipes.agent_run.journal_view import CASE, RunFolder, agent_run_of
+from kept.recipes.agent_run.make_toolkit import (
     Configs,
     check,
     configs_of,
     endpoints_of,
+    find_inputs,
     hidden_from,
     kit_of,
     limits_of,
+    run_texts,
     unpriced,
 )
-from kept.recipes.agent_run.agent_reading import CASE, RunFolder, agent_run_of
-from kept.recipes.agent_run.agent_texts import run_texts
-from kept.recipes.agent_run.given import find_inputs
 from kept.recipes.agent_run.spec import AgentRunSpec
-from kept.recipes.recipes import Compiled
-from kept.recipes.task.hashing import hash_of
+from kept.recipes.base import Compiled
+from kept.recipes.task.make_coding_agent import hash_of
 from kept.sandbox.workspace import Scratch
-from kept.spec.load import validate
 from kept.spec.source import Source, read_source, source_of
+from kept.spec.validate import validate
 from kept.store.home import Home
 from kept.store.reader import Run
 

@@ -9,15 +9,22 @@ from pathlib import Path
 from kept.core.event import Event, RunStopped
 from kept.core.ports import Journal, Sink
 from kept.core.state import State
-from kept.core.words import one_line
+from kept.core.text import one_line
 from kept.errors import SetupError
-from kept.orchestrator.folders import EXPERIMENTS, Task, target_of
+from kept.orchestrator.experiments import (
+    EXPERIMENTS,
+    Task,
+    carried,
+    chosen,
+    held_by,
+    offer_best,
+    target_of,
+)
 from kept.orchestrator.refine.best import FOLLOW
 from kept.orchestrator.refine.session import session_stamp
 from kept.orchestrator.run_folder.write import Layout, sweep, write_run
-from kept.orchestrator.tasks import carried, chosen, held_by, offer_best
-from kept.recipes.agent_run.agent_reading import agent_run_of, deliveries_of
-from kept.store.files import write_below
+from kept.recipes.agent_run.journal_view import agent_run_of, deliveries_of
+from kept.store.candidate_files import write_below
 from kept.store.home import Home
 from kept.store.journal import RunJournal
 from kept.store.reader import Run

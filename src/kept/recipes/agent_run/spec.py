@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, Field
 
 from kept.core.parsing import compile_pattern
-from kept.spec.base import Count, Finite, Model, Seconds, Text
-from kept.spec.models import RoleSpec
+from kept.spec.shared_sections import RoleSpec
+from kept.spec.validate import Count, Finite, Seconds, SpecModel, Text
 
 Usd = Annotated[Finite, Field(ge=0)]
 
 
 def _agent(name: str) -> str:
     """The name of an agent CLI."""
-    from kept.sandbox.coding_agents.harness import CLIS
+    from kept.sandbox.coding_agents.run import CLIS
 
     if name not in CLIS:
         near = get_close_matches(name, CLIS, n=1)
@@ -32,7 +32,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-class RunModelsSpec(Model):
+class RunModelsSpec(SpecModel):
     """Who thinks."""
 
     manager: RoleSpec | None = None
@@ -43,7 +43,7 @@ class RunModelsSpec(Model):
     """By default the manager's."""
 
 
-class RunMetricSpec(Model):
+class RunMetricSpec(SpecModel):
     """A test of the user's own: a command beside what was delivered, in the sandbox."""
 
     command: Annotated[list[Text], Field(min_length=1)]
@@ -68,7 +68,7 @@ def _unusual(metrics: dict[str, RunMetricSpec]) -> dict[str, RunMetricSpec]:
     return metrics
 
 
-class RunBudgetSpec(Model):
+class RunBudgetSpec(SpecModel):
     """What a run may use at most, on every axis."""
 
     max_loops: Count = 100
@@ -87,7 +87,7 @@ class RunBudgetSpec(Model):
     """The most that one errand of an agent CLI costs: it is set aside before each of them."""
 
 
-class InvariantSpec(Model):
+class InvariantSpec(SpecModel):
     """One thing that must hold after a phase."""
 
     kind: Literal[
@@ -106,7 +106,7 @@ class InvariantSpec(Model):
     expression: str = ""
 
 
-class PhaseSpec(Model):
+class PhaseSpec(SpecModel):
     """A command that is run before anybody is asked, and what must hold after it (R33)."""
 
     name: Annotated[Text, Field(pattern=r"^[\w.-]+$")]
@@ -115,7 +115,7 @@ class PhaseSpec(Model):
     invariants: list[InvariantSpec] = Field(default_factory=list[InvariantSpec])
 
 
-class AgentRunSpec(Model):
+class AgentRunSpec(SpecModel):
     """All of it; a run needs none."""
 
     models: RunModelsSpec = Field(default_factory=RunModelsSpec)

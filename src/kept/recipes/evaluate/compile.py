@@ -9,10 +9,10 @@ from typing import Any, cast
 from kept.core.artifact import Artifact, Rules
 from kept.core.case import Case, Cases
 from kept.core.plan import EVAL, Plan
-from kept.core.schedules.schedule import MEASURE, Turns
+from kept.core.schedules.round_robin import MEASURE, Turns
 from kept.errors import SetupError
-from kept.gates.sweep import Sweep
-from kept.proposers.measured import SEED_ALONE
+from kept.gates.fixed_cases import Sweep
+from kept.proposers.variants import SEED_ALONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,20 +23,20 @@ from kept.core.case import (
     split_cases,
     too_few,
 )
-from kept.core.model import Message, ModelRequest
+from kept.core.llm import Message, ModelRequest
 from kept.core.plan import WHY_NOT_RACE, Plan
 from kept.core.ports import Gate, Guard, Probe, Proposer, Proving, Runner, Scorer
-from kept.core.words import count
+from kept.core.text import count
 from kept.errors import SetupError
 from kept.evaluators.runners.function import FunctionRunner
-from kept.evaluators.scorers.recorded import RecordedScorer
-from kept.gates.strict import Strict
+from kept.evaluators.scorers.composite import RecordedScorer
+from kept.gates.seed_rules import Strict
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
-from kept.recipes.repeating import gate_without_cases, repeats_of
+from kept.recipes.gate_choice import gate_without_cases, repeats_of
 
 if TYPE_CHECKING:
-    from kept.recipes.compare.comparing import Version
+    from kept.recipes.compare.compile import Version
 
 log = logging.getLogger("kept")
 
@@ -93,7 +93,7 @@ def make_versions(
     A text or a file stands for the only text of the first, whatever that is called.
     """
     # at use: it brings what only comparisons need
-    from kept.recipes.compare.comparing import Version
+    from kept.recipes.compare.compile import Version
 
     made: list[Version] = []
     for number, given in enumerate((first, *others)):
@@ -278,7 +278,7 @@ def check_paid(made: Sequence[Proposer], max_usd: float | None) -> None:
     if max_usd is None:
         return
     # at use: most runs ask no model
-    from kept.models.pricing import Pricing
+    from kept.models.prices import Pricing
 
     for proposer in made:
         model = getattr(proposer, "model", None)
@@ -340,7 +340,7 @@ def make_guards(given: Sequence[Guard] | None, cases: Cases) -> tuple[Guard, ...
     if cases.implicit:
         return ()
     # at use: without cases there is nothing to copy from
-    from kept.core.copying import copy_guard
+    from kept.core.guards import copy_guard
 
     return (copy_guard(cases, allow_train=True),)
 

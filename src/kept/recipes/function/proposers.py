@@ -13,12 +13,11 @@ from pydantic import TypeAdapter, ValidationError
 from kept import settings
 from kept.core.ports import Proposer
 from kept.errors import SetupError
-from kept.models.config import ModelConfig
 from kept.models.prompts import prompt, strange_places
-from kept.models.providers import config_of
-from kept.proposers.showing import Sight
+from kept.models.providers import ModelConfig, config_of
+from kept.proposers.prompt_items import Sight
 from kept.proposers.spec import EditSpec, ReflectSpec, RewriteSpec, SimplifySpec
-from kept.recipes.task.editing import ByModel, Editing
+from kept.recipes.task.make_proposers import ByModel, Editing
 
 Kind = Literal["edit", "reflect", "rewrite", "simplify"]
 

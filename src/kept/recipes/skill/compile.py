@@ -1,42 +1,210 @@
-"""Skill training: from a config and an opened environment to a plan."""
+"""What a skill is refused for before anything is spent on it.
 
-from collections.abc import Iterator, Sequence
+The proposers of skill training, made from a config.
+
+Skill training: from a config and an opened environment to a plan.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from math import ceil
 from pathlib import Path
+from typing import cast
 
-from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.artifact import Artifact, Candidate, Protected, Rules
 from kept.core.budget import Budget
-from kept.core.case import Cases
+from kept.core.case import SPLITS, Cases
+from kept.core.guards import copy_guard, gold_guard
+from kept.core.llm import ModelRequest
 from kept.core.objective import Objective
 from kept.core.plan import SKILL as RECIPE
 from kept.core.plan import Plan
-from kept.core.ports import Gate, Model, Scorer
-from kept.core.protect import Protected
+from kept.core.ports import Gate, Guard, Model, Proposer, Scorer
 from kept.core.schedules.epochs import EpochEnd, Epochs
-from kept.core.words import count
-from kept.errors import Problem, SetupError
-from kept.evaluators.environments.opened import SKILL, Opened
-from kept.evaluators.scorers.mixed import MIXED, Mixed
+from kept.core.text import count
+from kept.errors import Problem, SetupError, SpecError
+from kept.evaluators.environments.base import SKILL, Opened
+from kept.evaluators.scorers.composite import MIXED, Mixed
 from kept.gates.expected_cost import raced, screened
 from kept.gates.race import PRESETS, Race
-from kept.gates.selection import Selection
-from kept.models.config import ModelConfig
+from kept.gates.seed_rules import Selection
+from kept.models.context_window import window_of
+from kept.models.prompts import SKILL_FILES, SKILLS, prompt
+from kept.models.providers import ModelConfig
 from kept.models.roles import connect_role, is_free, is_priced, probes_of
-from kept.proposers.measured import MEASURED
+from kept.proposers.variants import MEASURED
+from kept.recipes.base import Compiled
 from kept.recipes.race_choice import default_gate, with_race
-from kept.recipes.recipes import Compiled
-from kept.recipes.skill.document import REGIONS
-from kept.recipes.skill.folder import SkillFolder, Trained
-from kept.recipes.skill.guards import guards_of
-from kept.recipes.skill.judging import judge_facts
-from kept.recipes.skill.money import check_money
-from kept.recipes.skill.proposers.modes import UPDATES
-from kept.recipes.skill.proposing import check_prompts, proposers_of, read_prompts, teacher_of
+from kept.recipes.skill.document import FRONT, REGIONS
+from kept.recipes.skill.environment import check_money, judge_facts
+from kept.recipes.skill.outputs import SkillFolder, Trained
+from kept.recipes.skill.proposers.analyst import Sight
+from kept.recipes.skill.proposers.epoch_end import Comparison, MetaReflect, MetaSkill, SlowUpdate
+from kept.recipes.skill.proposers.reflect import Analysts, Deep, Lapses
+from kept.recipes.skill.proposers.step import StepProposer
+from kept.recipes.skill.proposers.teacher import UPDATES, Prompts, Rewriting, Teacher
+from kept.recipes.skill.proposers.update import Appendix
 from kept.recipes.skill.read import SkillSpec, read_skill
-from kept.recipes.task.hashing import hash_of
-from kept.spec.load import said
+from kept.recipes.skill.spec import effort_of
+from kept.recipes.task.make_coding_agent import hash_of
+from kept.spec.validate import said
+from kept.spec.yaml import YamlFault, read_yaml
+
+_KEPT = ("name",)
+"""Keys that a skill is found by."""
+
+EMPTY = (None, "")
+
+
+def guards_of(opened: Opened) -> tuple[Guard, ...]:
+    """Frontmatter that can be read, no gold answers, no text of cases."""
+    told = [(case.id, opened.about(case)) for split in SPLITS for case in opened.cases.of(split)]
+    golds = [
+        (case, text)
+        for case, about in told
+        for gold in about.golds
+        # of a long answer a single line is too much already
+        for text in (gold, *gold.splitlines())
+    ]
+    tasks = [about.task for _, about in told]
+    return (Frontmatter(), gold_guard(golds, tasks), copy_guard(opened.cases))
+
+
+@dataclass(frozen=True, slots=True)
+class Frontmatter:
+    """Refuses a skill whose head can no longer be read, or that has another name."""
+
+    name: str = "frontmatter"
+
+    def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
+        """What is wrong with the head of SKILL.md; None where there never was one."""
+        before = _head(seed.texts.get(SKILL, ""))
+        if not isinstance(before, dict):
+            return None
+        after = _head(candidate.texts.get(SKILL, ""))
+        if isinstance(after, str):
+            return f"{SKILL} has no frontmatter that can be read: {after}"
+        for key, value in before.items():
+            if key not in after:
+                return f"the frontmatter of {SKILL} has lost `{key}`"
+            if value not in EMPTY and after[key] in EMPTY:
+                return f"the frontmatter of {SKILL} has nothing in `{key}`"
+        for key in _KEPT:
+            if before.get(key) != after.get(key):
+                return f"the frontmatter of {SKILL} has another `{key}`"
+        return None
+
+
+def _head(text: str) -> dict[str, object] | str:
+    """The frontmatter of a skill, or why there is none."""
+    found = FRONT.match(text)
+    if found is None:
+        return "it does not begin with one"
+    try:
+        data = read_yaml(found[1]).data
+    except YamlFault as fault:
+        return f"line {fault.line + 1}: {fault.message}"
+    return cast("dict[str, object]", data) if isinstance(data, dict) else "it is no mapping"
+
+
+def teacher_of(
+    spec: SkillSpec, model: Model, config: ModelConfig, prompts: Mapping[str, str]
+) -> Teacher:
+    """Who is asked: with prompts of the user before the environment's, and those before ours."""
+    own = {name: prompt(name) for name in SKILLS}
+    check_prompts(spec, prompts)
+    return Teacher(
+        model=model,
+        request=ModelRequest((), max_tokens=config.max_tokens),
+        prompts=Prompts((read_prompts(spec), dict(prompts), own)),
+        window=window_of(config),
+        rewriting=Rewriting(
+            effort_of(spec.run.rewrite_reasoning_effort), spec.run.rewrite_max_completion_tokens
+        ),
+        rounds=spec.gradient.max_analyst_rounds,
+        at_once=spec.gradient.analyst_workers,
+    )
+
+
+def check_prompts(spec: SkillSpec, prompts: Mapping[str, str]) -> None:
+    """A `SpecError` where an environment brings a prompt that nobody asks for."""
+    _refuse_strange(spec.where("name"), "env.name", prompts)
+
+
+def read_prompts(spec: SkillSpec) -> dict[str, str]:
+    """The user's own prompts, by name; a `SpecError` for a file that stands for none."""
+    if not spec.prompts:
+        return {}
+    paths = sorted((spec.folder / spec.prompts).glob("*.md"))
+    _refuse_strange(spec.source.where(("prompts",)), "prompts", [path.stem for path in paths])
+    return {path.stem: _text_of(path, spec.source.where(("prompts",))) for path in paths}
+
+
+def _text_of(path: Path, where: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError([Problem(where, "prompts", f"cannot read {path}: {error}")]) from error
+
+
+def _refuse_strange(where: str, key: str, names: Iterable[str]) -> None:
+    """Raise where a prompt has a name that nobody asks for: it would be left unread in silence."""
+    problems: list[Problem] = []
+    for name in names:
+        if name not in SKILL_FILES:
+            near = get_close_matches(name, SKILL_FILES, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "`kept prompts list` has them all"
+            problems.append(Problem(where, key, f"`{name}` is no prompt of skill training", hint))
+    if problems:
+        raise SpecError(problems)
+
+
+def proposers_of(spec: SkillSpec, opened: Opened, teacher: Teacher) -> tuple[Proposer, ...]:
+    """All that have a turn."""
+    return tuple(_proposers(spec, opened, teacher))
+
+
+def _proposers(spec: SkillSpec, opened: Opened, teacher: Teacher) -> Iterator[Proposer]:
+    optimizer, gradient = spec.optimizer, spec.gradient
+    pictures = opened.pictures if gradient.pictures_to_teacher else None
+    traces = spec.run.codex_trace_to_teacher
+    sight = Sight(opened.about, gradient.reference_to_teacher, traces, pictures)
+    lapses = None
+    if optimizer.use_skill_aware_reflection:
+        sources = optimizer.skill_aware_appendix_source
+        lapses = Lapses(sources, optimizer.skill_aware_consolidate_threshold)
+    deep = None
+    if gradient.use_deep_reflect:
+        numbers = (gradient.deep_reflect_failures, gradient.deep_reflect_successes)
+        deep = Deep(opened.probe, sight, *numbers)
+    comparison = Comparison(sight, optimizer.slow_update_samples, spec.train.seed)
+    if optimizer.use_slow_update:
+        yield SlowUpdate(teacher, comparison)
+    if optimizer.use_meta_skill:
+        yield MetaSkill(teacher, comparison)
+    if optimizer.use_meta_reflect:
+        yield MetaReflect(teacher, optimizer.meta_learning_rate)
+    if lapses is not None:
+        yield Appendix(teacher, lapses, optimizer.appendix_gate == "flush")
+    yield StepProposer(
+        teacher=teacher,
+        analysts=Analysts(
+            sight,
+            UPDATES[optimizer.skill_update_mode],
+            gradient.minibatch_size,
+            gradient.failure_only,
+            lapses,
+        ),
+        batch=spec.train.batch_size,
+        accumulation=spec.train.accumulation,
+        run_seed=spec.train.seed,
+        max_edits=optimizer.learning_rate,
+        merge_size=gradient.merge_batch_size,
+        deep=deep,
+    )
+
 
 FLOORS = (-0.2, 0.0, 0.05, 0.1)
 """What a step must show on so many passes over train cases, in deviations of one draw."""
@@ -77,7 +245,7 @@ def compile_skill(
 
     `problems` are those of the command line that the overrides come from.
     """
-    from kept.recipes.skill.opening import has_problems, heard, open_skill
+    from kept.recipes.skill.environment import has_problems, heard, open_skill
 
     spec = read_skill(path, overrides, folder)
     spec.source.problems += problems
@@ -290,7 +458,7 @@ def _agent_prefix(spec: SkillSpec) -> str:
     if spec.agent is None:
         return ""
     # at use: most students are chat models, and the harness takes long to import
-    from kept.sandbox.coding_agents.harness import CLIS
+    from kept.sandbox.coding_agents.run import CLIS
 
     return CLIS[spec.agent].short
 

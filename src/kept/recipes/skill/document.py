@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kept.core.artifact import Candidate, Rules
+from kept.core.artifact import Candidate, Region, Rules
 from kept.core.edit import (
     Append,
     Delete,
@@ -20,7 +20,6 @@ from kept.core.edit import (
     apply_edits,
     target_places,
 )
-from kept.core.protect import Region
 
 SKILL = "SKILL.md"
 """The artifact that every skill has."""

@@ -9,11 +9,17 @@ from typing import Any, TypeVar, cast
 from pydantic import ValidationError
 
 from kept import settings
-from kept.models.config import ModelConfig
-from kept.recipes.skill.inherit import BASE, Layered, read_layers, sections_of
-from kept.recipes.skill.names import FLAT
-from kept.recipes.skill.seed_models import KEYS as MODEL_KEYS
-from kept.recipes.skill.seed_models import ROLES, from_seed
+from kept.models.providers import ModelConfig
+from kept.recipes.skill.config_keys import (
+    BASE,
+    FLAT,
+    ROLES,
+    Layered,
+    from_seed,
+    read_layers,
+    sections_of,
+)
+from kept.recipes.skill.config_keys import KEYS as MODEL_KEYS
 from kept.recipes.skill.spec import (
     SECTIONS,
     BudgetSection,
@@ -25,12 +31,11 @@ from kept.recipes.skill.spec import (
     RolesSection,
     TrainSection,
 )
-from kept.spec.base import Model
-from kept.spec.load import advice, validate_given
 from kept.spec.source import kind_of
+from kept.spec.validate import SpecModel, advice, validate_given
 from kept.spec.yaml import Loc
 
-M = TypeVar("M", bound=Model)
+M = TypeVar("M", bound=SpecModel)
 
 TOP = ("prompts",)
 """Keys besides the sections."""

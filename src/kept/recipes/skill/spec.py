@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from kept.core.model import Effort
-from kept.spec.base import Count, Finite, Model, Ratio, Text
-from kept.spec.models import RoleSpec, Usd
+from kept.core.llm import Effort
+from kept.spec.shared_sections import RoleSpec, Usd
+from kept.spec.validate import Count, Finite, Ratio, SpecModel, Text
 
 Whole = Annotated[int, Field(ge=0)]
 EffortOrNone = Literal["", "none", "minimal", "low", "medium", "high"]
@@ -28,7 +28,7 @@ def _gated(value: bool) -> bool:
     return value
 
 
-class ExecSection(Model):
+class ExecSection(SpecModel):
     """Of `model`: how agent CLIs are run, and what else is no name of a model."""
 
     rewrite_reasoning_effort: EffortOrNone = ""
@@ -45,14 +45,14 @@ class ExecSection(Model):
     codex_trace_to_teacher: bool = True
 
 
-class RolesSection(Model):
+class RolesSection(SpecModel):
     """Of `model`: who is asked, as Kept names them."""
 
     optimizer: RoleSpec | None = None
     target: RoleSpec | None = None
 
 
-class TrainSection(Model):
+class TrainSection(SpecModel):
     """How much is looked at."""
 
     num_epochs: Count = 4
@@ -64,7 +64,7 @@ class TrainSection(Model):
     """Of an epoch; a later one does not know what became of an earlier one that is open."""
 
 
-class GradientSection(Model):
+class GradientSection(SpecModel):
     """How it is reflected on."""
 
     minibatch_size: Count = 16
@@ -81,7 +81,7 @@ class GradientSection(Model):
     """Whether analysts see the pictures of cases."""
 
 
-class OptimizerSection(Model):
+class OptimizerSection(SpecModel):
     """How the skill is changed."""
 
     learning_rate: Count = 8
@@ -109,7 +109,7 @@ class OptimizerSection(Model):
             yield f"`min_learning_rate` is {least}, and `learning_rate` {most}"
 
 
-class EvaluationSection(Model):
+class EvaluationSection(SpecModel):
     """How it is decided what is kept."""
 
     use_gate: Annotated[bool, AfterValidator(_gated)] = True
@@ -121,7 +121,7 @@ class EvaluationSection(Model):
     gate_mixed_weight: Annotated[Finite, Field(ge=0, le=1)] = 0.5
 
 
-class EnvSection(Model):
+class EnvSection(SpecModel):
     """Where the cases come from; options of the environment itself are left to it."""
 
     name: Text | None = None
@@ -139,7 +139,7 @@ class EnvSection(Model):
     workers: Count = 16
 
 
-class BudgetSection(Model):
+class BudgetSection(SpecModel):
     """What a run may use at most."""
 
     max_usd: Usd | None = None
@@ -147,7 +147,7 @@ class BudgetSection(Model):
     max_minutes: Annotated[Finite, Field(gt=0)] | None = None
 
 
-SECTIONS: Mapping[str, tuple[type[Model], ...]] = {
+SECTIONS: Mapping[str, tuple[type[SpecModel], ...]] = {
     "model": (ExecSection, RolesSection),
     "train": (TrainSection,),
     "gradient": (GradientSection,),

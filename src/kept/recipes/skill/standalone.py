@@ -18,7 +18,7 @@ from kept.core.rollout import NO_FILES, Job
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.errors import KeptError, SetupError
-from kept.evaluators.environments.opened import Opened
+from kept.evaluators.environments.base import Opened
 from kept.evaluators.environments.standalone import (
     AskedStudent,
     CaseResult,
@@ -27,10 +27,10 @@ from kept.evaluators.environments.standalone import (
     WritesFolder,
 )
 from kept.evaluators.tools.python_code import Ran
-from kept.recipes.skill.predictions import case_folder
+from kept.recipes.skill.environment import student_config
 from kept.recipes.skill.read import SkillSpec
-from kept.recipes.skill.students import student_config
-from kept.store.files import write_whole
+from kept.recipes.skill.records import case_folder
+from kept.store.candidate_files import write_whole
 from kept.store.journal import RunJournal
 from kept.store.reader import Run
 

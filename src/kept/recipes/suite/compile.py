@@ -1,11 +1,19 @@
-"""From a suite to a plan: tasks are cases, a run of one is a rollout, an update is a proposal.
+"""What an optimization of prompts did, written to the registry: a view of its journal.
+
+Each closed step is an epoch, written in one transaction and known by the run and its step, so that
+a kill between journal and registry is made up for when the run goes on, and nothing is done twice:
+what somebody activated since is left alone.
+
+From a suite to a plan: tasks are cases, a run of one is a rollout, an update is a proposal.
 
 A candidate is the six texts that the models of an agent run are told. A small suite has no split:
 all its tasks are looked at and decide, by draws of their own, and what is kept is better on these
 tasks (docs/decisions/0062).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,34 +22,34 @@ from typing import Any, cast
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Case, Cases
-from kept.core.copying import copy_guard
-from kept.core.guard import EmptyGuard
-from kept.core.model import ModelRequest
+from kept.core.event import StepClosed, StepRecords
+from kept.core.guards import EmptyGuard, copy_guard
+from kept.core.llm import ModelRequest
 from kept.core.objective import Objective
 from kept.core.plan import SUITE, Plan
-from kept.core.ports import Gate, Model
+from kept.core.ports import Gate, Journal, Model
+from kept.core.rollout import Purpose
 from kept.core.schedules.epochs import Epochs
-from kept.core.words import count
+from kept.core.text import count
+from kept.core.verdict import UNDECIDED, UNMEASURED
 from kept.errors import SetupError
-from kept.gates.fixed import FixedRace
+from kept.gates.fixed_cases import FixedRace
 from kept.gates.race import PRESETS
-from kept.gates.strict import Strict
-from kept.models.config import ModelConfig
+from kept.gates.seed_rules import Strict
+from kept.models.context_window import room_of
 from kept.models.prompts import ARTIFACTS
-from kept.models.providers import config_of, missing
+from kept.models.providers import ModelConfig, config_of, missing
 from kept.models.roles import connect_role, is_free, probes_of, unbounded
-from kept.models.window import room_of
-from kept.orchestrator.by_task import ByTask
-from kept.orchestrator.folders import EXPERIMENTS, target_of
-from kept.orchestrator.found import FoundScorer
+from kept.orchestrator.experiments import EXPERIMENTS, target_of
 from kept.orchestrator.loss import Weights
-from kept.orchestrator.prompt_registry import OF_EXPERIMENT, Suite
+from kept.orchestrator.prompt_registry import OF_EXPERIMENT, Epoch, PromptRegistry, Suite, TaskRun
 from kept.orchestrator.prompt_update import LONGEST, UPDATE, Update
-from kept.orchestrator.runner import AgentRunner, Measures
+from kept.orchestrator.runner import AgentRunner, ByTask, FoundScorer, Measures
 from kept.orchestrator.state import Assignment
-from kept.orchestrator.stopping import Stop
-from kept.proposers.asking import Asked
-from kept.recipes.agent_run.agent_kit import (
+from kept.orchestrator.workers import Stop
+from kept.proposers.llm import Asked
+from kept.recipes.agent_run.compile import LOSS, measures, settings_hash
+from kept.recipes.agent_run.make_toolkit import (
     Configs,
     check,
     configs_of,
@@ -50,18 +58,147 @@ from kept.recipes.agent_run.agent_kit import (
     kit_of,
     limits_of,
 )
-from kept.recipes.agent_run.compile import LOSS, measures, settings_hash
 from kept.recipes.agent_run.spec import AgentRunSpec
-from kept.recipes.race_choice import FEWEST, race_of, with_race
-from kept.recipes.recipes import Compiled
+from kept.recipes.base import Compiled
+from kept.recipes.race_choice import MIN_RACE_CASES, race_of, with_race
 from kept.recipes.skill.compile import unhurried
-from kept.recipes.suite.epochs_view import EpochsView, Optimized
-from kept.recipes.suite.reading import ReadSuite, read_suite
-from kept.recipes.suite.suite import SuiteTaskSpec
-from kept.recipes.task.hashing import hash_of
+from kept.recipes.suite.spec import ReadSuite, SuiteTaskSpec, read_suite
+from kept.recipes.task.make_coding_agent import hash_of
 from kept.sandbox.workspace import Scratch
 from kept.settings import model as named_model
+from kept.store import codec
+from kept.store.exports import View
 from kept.store.home import Home
+from kept.store.journal import RunJournal
+from kept.store.jsonl import rollout_lines
+
+log = logging.getLogger("kept")
+
+PAGE = "optimization.json"
+
+LOOKED: tuple[Purpose, ...] = ("feedback", "probe")
+"""Runs that were shown to who proposes; they judge nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimized:
+    """What is optimized, and where that is written down."""
+
+    registry: PromptRegistry
+    suite: Suite
+    metric: str
+    seed: Mapping[str, str]
+    """The texts to begin with."""
+    named: Collection[str] = ()
+    """Artifacts that begin with a version that was named, whatever runs use."""
+    place: Path | None = None
+    """A folder of a task's, for a page on it; None where it belongs to no task."""
+
+
+class EpochsView(View):
+    """Writes an epoch when its step closes."""
+
+    def __init__(self, optimized: Optimized, journal: Journal) -> None:
+        super().__init__(journal)
+        self._of = optimized
+        self._used = {k: v for k, v in optimized.seed.items() if k not in optimized.named}
+        """What runs use, as far as it is what this run began with or has proven."""
+        self._number = 0
+        self._page: list[dict[str, object]] = []
+        self._cannot = False
+
+    def begin(self, steps: Iterable[StepRecords]) -> None:
+        """Write what earlier sittings came to, as far as it is not there."""
+        self._try(lambda: self._of.registry.register(self._of.suite))
+        for step in steps:
+            self.closed(step)
+        self._write_page()
+
+    def closed(self, step: StepRecords) -> None:
+        """Write one more."""
+        epoch = self._epoch(step)
+        self._try(lambda: self._of.registry.record(epoch))
+        self._used |= {name: epoch.after[name] for name in epoch.uses}
+        changed = [name for name in epoch.after if epoch.after[name] != epoch.before[name]]
+        self._page.append(
+            {
+                "epoch": epoch.number,
+                "step": step.closed.step,
+                "artifact": changed[0] if changed else None,
+                "kept": epoch.kept,
+                "mean_loss": epoch.loss,
+                "verdict": step.closed.verdict.reason,
+                "at": epoch.ended,
+            }
+        )
+        self._write_page()
+
+    def _epoch(self, step: StepRecords) -> Epoch:
+        closed = step.closed
+        told = step.opened.turn.settings.get("epoch")
+        self._number = told if isinstance(told, int) else self._number
+        sides = self.sides(step)
+        before = dict(sides[0].texts if sides else self.journal.load(closed.incumbent).texts)
+        verdict = closed.verdict
+        # what was never run, or could not be told, is no version that was rolled back
+        tried = verdict.code not in (*UNMEASURED, *UNDECIDED)
+        after = dict(sides[1].texts) if sides and tried else before
+        used = self._used
+        moved = [name for name in after if after[name] != used.get(name)] if verdict.best else []
+        evaluation = step.evaluation
+        return Epoch(
+            id=f"{self.run}/{closed.step}",
+            suite=self._of.suite.id,
+            number=self._number,
+            started=step.opened.t,
+            ended=closed.t,
+            loss=evaluation.loss if evaluation else None,
+            before=before,
+            after=after,
+            kept=verdict.outcome == "keep" or verdict.best,
+            uses=tuple(moved),
+            reason=verdict.reason,
+            runs=self._runs(closed),
+        )
+
+    def _runs(self, closed: StepClosed) -> list[TaskRun]:
+        """Every run of a task that judged what an epoch tried, and none of a later epoch."""
+        if closed.candidate is None or not isinstance(self.journal, RunJournal):
+            return []
+        rows = rollout_lines(self.journal.folder / "rollouts.jsonl", *closed.rollouts)
+        entries = [row.entry() for row in rows if isinstance(row, codec.RolloutLine)]
+        metric = self._of.metric
+        return [
+            TaskRun(f"{self.run}/{job.scope}", job.case_id, out.metrics.get(metric), out.metrics)
+            for job, out in entries
+            if job.candidate_id == closed.candidate and job.purpose not in LOOKED
+        ]
+
+    def _try(self, write: Callable[[], object]) -> None:
+        """A registry that cannot be written is told, once, and does not stop the run."""
+        try:
+            write()
+        except SetupError as error:
+            if not self._cannot:
+                log.warning("%s; `kept resume` writes it when that is mended", error.message)
+            self._cannot = True
+
+    def _write_page(self) -> None:
+        place = self._of.place
+        if place is not None:
+            self._try(lambda: self._write(place))
+
+    def _write(self, place: Path) -> None:
+        told = {
+            "suite": self._of.suite.name,
+            "run_id": self.run,
+            "registry": str(self._of.registry.path),
+            "epochs": self._page,
+            "artifacts": {n: v.number for n, v in self._of.registry.active().items()},
+        }
+        text = json.dumps(told, indent=2, ensure_ascii=False)
+        self.put(place / PAGE, text.encode() + b"\n")
+
 
 ROLLBACK = "rollback"
 
@@ -168,7 +305,7 @@ def _gate(read: ReadSuite, *, rollback: bool) -> Gate:
         # the rule of the source, but that a tie is no gain: one pass, and worse is undone
         return Strict(name=ROLLBACK)
     race = PRESETS["balanced"] if read.spec.race is None else race_of(read.spec.race)
-    if read.shared or len(read.cases.holdout) < FEWEST:
+    if read.shared or len(read.cases.holdout) < MIN_RACE_CASES:
         return FixedRace.of(race)
     return unhurried(race, len(read.cases.train))
 
@@ -324,7 +461,7 @@ def _warnings(
             "all tasks are shown to who proposes, and decide: what is kept is better on these "
             "tasks, and nothing is said of others"
         )
-    elif len(read.cases.holdout) < FEWEST and not rollback:
+    elif len(read.cases.holdout) < MIN_RACE_CASES and not rollback:
         few = count(len(read.cases.holdout), "task")
         yield f"{few} decide: what is kept is better on these, and nothing is said of others"
     if read.cases.test and rollback:

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from kept.evaluators.runners.agents import AgentRunnerSpec
-from kept.evaluators.runners.runners import ModelRunnerSpec
-from kept.evaluators.scorers.assertions.assertions import AssertionsScorerSpec
+from kept.evaluators.runners.coding_agent import AgentRunnerSpec
+from kept.evaluators.runners.command import ModelRunnerSpec
+from kept.evaluators.scorers.assertions.spec import AssertionsScorerSpec
+from kept.evaluators.scorers.judge import JudgeScorerSpec
 from kept.evaluators.scorers.spec import leaves_of
-from kept.evaluators.scorers.spec_judging import JudgeScorerSpec
-from kept.models.config import ModelConfig
+from kept.models.providers import ModelConfig
 from kept.models.roles import Role, is_free, is_priced, unbounded
+from kept.recipes.task.make_proposers import Proposing
 from kept.recipes.task.make_runner import target_of
-from kept.recipes.task.proposing import Proposing
-from kept.recipes.task.task import TaskSpec
+from kept.recipes.task.spec import TaskSpec
 
 Payer = Literal["runner", "scorer", "proposers"]
 

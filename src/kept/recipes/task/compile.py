@@ -7,46 +7,38 @@ from pathlib import Path
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
-from kept.core.case import SPLITS, Case, Cases, too_few
+from kept.core.case import SPLITS, Case, Cases, Labels, labels_of, too_few
 from kept.core.forecast import enough_steps
-from kept.core.labels import Labels, labels_of
 from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.plan import PASS_AT, WHY_NOT_RACE, Plan
 from kept.core.ports import Journal, Sink
-from kept.evaluators.runners.agents import AgentRunnerSpec
+from kept.evaluators.runners.coding_agent import AgentRunnerSpec
+from kept.evaluators.runners.command import ModelRunnerSpec
 from kept.evaluators.runners.model import fields_of
-from kept.evaluators.runners.runners import ModelRunnerSpec
-from kept.evaluators.scorers.assertions.assertions import AssertionsScorerSpec
+from kept.evaluators.scorers.assertions.spec import AssertionsScorerSpec
 from kept.evaluators.scorers.spec import leaves_of
-from kept.gates.strict import Strict
+from kept.gates.seed_rules import Strict
 from kept.models.providers import PROVIDERS
 from kept.models.roles import is_free, probes_of
+from kept.recipes.base import Compiled
+from kept.recipes.gate_choice import repeats_of, schedule_of
 from kept.recipes.race_choice import Decided, default_gate, race_of, raced_ties, with_race
-from kept.recipes.recipes import Compiled
-from kept.recipes.repeating import repeats_of
-from kept.recipes.scheduling import schedule_of
-from kept.recipes.task.agents import Sending, agent_warnings
-from kept.recipes.task.asserting import measured
 from kept.recipes.task.cases import overlap_warnings
 from kept.recipes.task.charges import charges_of, endpoints_of, limited_by, open_ended
-from kept.recipes.task.guards import make_guards
-from kept.recipes.task.identity import inputs_of
+from kept.recipes.task.guards import make_guards, make_protected
+from kept.recipes.task.inputs import ReadTask, exposed, inputs_of, read_task
+from kept.recipes.task.make_coding_agent import Sending, agent_warnings
+from kept.recipes.task.make_proposers import Tools
 from kept.recipes.task.make_runner import Running, facts_of, make_runner, prompt_warnings
-from kept.recipes.task.measure import exposed
+from kept.recipes.task.make_scorer import Scoring, make_scorer, measured, scorer_seconds
 from kept.recipes.task.models import told
-from kept.recipes.task.proposing import Tools
-from kept.recipes.task.protecting import make_protected
-from kept.recipes.task.race import RaceSpec
-from kept.recipes.task.reading import ReadTask, read_task
 from kept.recipes.task.sandbox import confine, modes
-from kept.recipes.task.scorers import Scoring, make_scorer, scorer_seconds
-from kept.recipes.task.task import TaskSpec
+from kept.recipes.task.spec import RaceSpec, TaskSpec
 from kept.sandbox.workspace import Scratch
 from kept.settings import processors
-from kept.spec.locate.locate import locate
+from kept.spec.locate.tree import locate
 from kept.spec.source import read_source, split_override
-from kept.store.candidates import CandidateFolder
-from kept.store.results import ResultsFile
+from kept.store.exports import CandidateFolder, ResultsFile
 
 API_WORKERS = 8
 """Rollouts in flight at once where a model behind an API is asked."""

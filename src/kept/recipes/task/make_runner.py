@@ -8,22 +8,21 @@ from typing import cast
 from kept.core.case import Cases
 from kept.core.parsing import parse_json
 from kept.core.ports import Runner
-from kept.evaluators.runners.agents import AgentModelSpec, AgentRunnerSpec
-from kept.evaluators.runners.command import CommandRunner
+from kept.evaluators.runners.coding_agent import AgentModelSpec, AgentRunnerSpec
+from kept.evaluators.runners.command import CommandRunner, CommandRunnerSpec, ModelRunnerSpec
 from kept.evaluators.runners.model import Form, ModelRunner, unfilled
-from kept.evaluators.runners.runners import CommandRunnerSpec, ModelRunnerSpec
 from kept.models.roles import connect_role
-from kept.recipes.task.agents import Sending, check_agent, check_artifacts, make_agent
-from kept.recipes.task.fields import check_field
+from kept.recipes.task.cases import check_field
+from kept.recipes.task.command_lines import check_script
+from kept.recipes.task.make_coding_agent import Sending, check_agent, check_artifacts, make_agent
 from kept.recipes.task.models import check_asked
 from kept.recipes.task.sandbox import Confinement
-from kept.recipes.task.scripts import check_script
-from kept.recipes.task.task import TaskSpec
+from kept.recipes.task.spec import TaskSpec
 from kept.sandbox.command import MIB, Command
 from kept.sandbox.workspace import Scratch
-from kept.spec.load import check_folder, said, section
-from kept.spec.models import ModelSpec, ModelsSpec
+from kept.spec.shared_sections import ModelSpec, ModelsSpec
 from kept.spec.source import Source
+from kept.spec.validate import check_folder, said, section
 
 _RUNNER = ("runner",)
 

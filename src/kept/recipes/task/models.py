@@ -7,19 +7,18 @@ from typing import Any, cast
 
 from kept import settings
 from kept.errors import SetupError
-from kept.evaluators.runners.runners import ModelRunnerSpec
+from kept.evaluators.runners.command import ModelRunnerSpec
+from kept.evaluators.scorers.judge import JudgeScorerSpec
 from kept.evaluators.scorers.spec import leaves_of
-from kept.evaluators.scorers.spec_judging import JudgeScorerSpec
-from kept.models.config import ModelConfig
-from kept.models.connect import connect
-from kept.models.providers import config_of, missing
+from kept.models.client import connect
+from kept.models.providers import ModelConfig, config_of, missing
 from kept.models.roles import ROLES, Role, is_kept, is_priced, unbounded
 from kept.proposers.spec import ByModelSpec
-from kept.recipes.skill.seed_models import KEYS, from_seed
-from kept.recipes.task.task import TaskSpec
-from kept.spec.load import said, section
-from kept.spec.models import ModelSpec, ModelsSpec
+from kept.recipes.skill.config_keys import KEYS, from_seed
+from kept.recipes.task.spec import TaskSpec
+from kept.spec.shared_sections import ModelSpec, ModelsSpec
 from kept.spec.source import Source
+from kept.spec.validate import said, section
 from kept.spec.yaml import Loc
 
 

@@ -13,9 +13,9 @@ from typing import Any, cast
 from kept.core.artifact import is_safe_path
 from kept.errors import Problem
 from kept.models.prompts import METRICS, NAMES, PLACEHOLDERS, Name, strange_places
-from kept.spec.files import read_named
-from kept.spec.load import said
+from kept.spec.paths import read_named
 from kept.spec.source import Source, dotted, shown
+from kept.spec.validate import said
 from kept.spec.yaml import Loc
 
 _BY_KIND: Mapping[str, Name] = {

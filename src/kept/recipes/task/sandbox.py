@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kept.recipes.task.naming import cwds, named
-from kept.recipes.task.scorers import named_in
-from kept.recipes.task.task import TaskSpec
+from kept.recipes.task.command_lines import cwds, named
+from kept.recipes.task.make_scorer import named_in
+from kept.recipes.task.spec import TaskSpec
+from kept.sandbox.bwrap import env_files
 from kept.sandbox.capabilities import Abilities, abilities
-from kept.sandbox.coding_agents.program import Program
+from kept.sandbox.coding_agents.definition import Program
 from kept.sandbox.command import Command, Limits, View
-from kept.sandbox.secrets import env_files
 from kept.settings import is_set, readable_paths
-from kept.spec.files import find
-from kept.spec.load import said, section
-from kept.spec.sandbox import SandboxSpec
+from kept.spec.paths import find
+from kept.spec.shared_sections import SandboxSpec
 from kept.spec.source import Source
+from kept.spec.validate import said, section
 from kept.store.home import Home
 
 

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from kept.models.speech import Taken, mapping, maps
-from kept.sandbox.coding_agents.cli import TRIES, Cli, Event, Target, Told
-from kept.sandbox.coding_agents.lines import block, blocks, counts, status_in, status_of, text
+from kept.models.protocol import Taken, mapping, maps
+from kept.sandbox.coding_agents.definition import TRIES, Cli, Event, Target, Told
+from kept.sandbox.coding_agents.result import block, blocks, counts, status_in, status_of, text
 
 _TOOLS = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Skill", "TodoWrite", "Write")
 """What it may use without asking, since there is nobody to ask."""

@@ -5,9 +5,9 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kept.models.speech import Taken, mapping
-from kept.sandbox.coding_agents.cli import TRIES, Cli, Event, Target, Told
-from kept.sandbox.coding_agents.lines import block, blocks, counts, status_in, text
+from kept.models.protocol import Taken, mapping
+from kept.sandbox.coding_agents.definition import TRIES, Cli, Event, Target, Told
+from kept.sandbox.coding_agents.result import block, blocks, counts, status_in, text
 
 _KEY = "OPENAI_API_KEY"
 

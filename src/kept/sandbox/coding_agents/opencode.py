@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kept.models.speech import Taken
-from kept.sandbox.coding_agents.cli import Cli, Event, Target, Told
-from kept.sandbox.coding_agents.lines import block, counts, status_in, status_of, text
+from kept.models.protocol import Taken
+from kept.sandbox.coding_agents.definition import Cli, Event, Target, Told
+from kept.sandbox.coding_agents.result import block, counts, status_in, status_of, text
 
 _KEY = "KEPT_AGENT_KEY"
 

@@ -1,22 +1,187 @@
-"""What came of an agent CLI: a rollout with its trace and all it said, or a failure."""
+"""JSON objects, one a line, as agent CLIs say and keep them.
+
+Why an agent CLI came to nothing: what kind of failure it is, and whose.
+
+| what happened | kind | blame |
+|---|---|---|
+| the program is not there, or says nothing that can be read | harness | infrastructure |
+| its provider answered 401, 404, … or 429, 5xx | as `models.trouble` has it | |
+| its provider could not be reached | network | infrastructure |
+| no end in time, while its provider failed or before it said anything | timeout | infrastructure |
+| no end in time, though it was at work | timeout | candidate |
+| ended by a limit of the sandbox, or one of its own | limit | candidate |
+| killed | crash | candidate |
+| any other exit code, or an event of a shape that is not known | crash | infrastructure |
+| the model would not answer | refused | candidate |
+| it said nothing in the end | empty | candidate |
+
+What it has asked again by itself, nobody else need ask again.
+
+What came of an agent CLI: a rollout with its trace and all it said, or a failure.
+"""
 
 import gzip
-from collections.abc import Mapping
+import re
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
 
+from kept.core.parsing import parse_json
 from kept.core.rollout import Failure, Rollout, TraceItem, Usage
-from kept.core.words import count, one_line, shortened
-from kept.models.config import ModelConfig
-from kept.models.prices import rates_of
-from kept.models.pricing import warn_of_usage
-from kept.models.speech import Taken
-from kept.sandbox.coding_agents.cli import Cli, Told
-from kept.sandbox.coding_agents.errand import Session
-from kept.sandbox.coding_agents.lines import BadEvent, cut_lines, events_of
-from kept.sandbox.coding_agents.trouble import fault
+from kept.core.text import count, one_line, shortened
+from kept.models.prices import rates_of, warn_of_usage
+from kept.models.protocol import Taken, is_count, maps, of_status
+from kept.models.providers import ModelConfig, key_name
+from kept.sandbox.coding_agents.definition import Cli, Event, Session, Told
 from kept.sandbox.command import Exit
 from kept.sandbox.workspace import Output
 from kept.settings import MARK, hide_in
+
+T = TypeVar("T")
+
+
+class BadEvent(ValueError):
+    """An event of a CLI that is not of the shape that its kind has; says what is wrong."""
+
+
+def block(event: Event, key: str) -> dict[str, Any]:
+    """The object under a key; an empty one where there is none. Raises `BadEvent`."""
+    return cast("dict[str, Any]", _of_type(event, key, dict) or {})
+
+
+def text(event: Event, key: str) -> str:
+    """The text under a key; an empty one where there is none. Raises `BadEvent`."""
+    return _of_type(event, key, str) or ""
+
+
+def blocks(event: Event, key: str) -> list[dict[str, Any]]:
+    """The objects of the list under a key, without anything else in it. Raises `BadEvent`."""
+    return maps(cast("object", _of_type(event, key, list)))
+
+
+def _of_type(event: Event, key: str, wanted: type[T]) -> T | None:
+    value = event.get(key)
+    if value is None or isinstance(value, wanted):
+        return value
+    raise BadEvent(f"`{key}` of `{event.get('type')}` is of type {type(value).__name__}")
+
+
+def counts(usage: Event, *keys: str) -> tuple[int, ...] | None:
+    """Token counts, 0 for one that is missing; None where one cannot be true."""
+    found = [usage.get(key) or 0 for key in keys]
+    return tuple(found) if all(map(is_count, found)) else None
+
+
+_STATUS = re.compile(r"\b([45]\d\d)\b")
+
+
+def events_of(text: str) -> Iterator[Event]:
+    """The objects of a text; lines that are none are left out."""
+    for line in text.splitlines():
+        if (found := _object(line)) is not None:
+            yield found
+
+
+def _object(line: str | bytes) -> dict[str, Any] | None:
+    try:
+        found: object = parse_json(line)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+def cut_lines(session: bytes, steps: int, ends_step: Callable[[Event], bool]) -> bytes:
+    """A session up to the line that ends so many steps; all of it where it has no more."""
+    kept: list[bytes] = []
+    for line in session.splitlines(keepends=True):
+        kept.append(line)
+        found = _object(line)
+        if found is not None and ends_step(found):
+            steps -= 1
+            if steps <= 0:
+                break
+    return b"".join(kept)
+
+
+def status_of(value: object) -> int | None:
+    """A status of HTTP that stands by itself; None for anything else."""
+    return value if type(value) is int and 100 <= value < 600 else None
+
+
+def status_in(message: str) -> int | None:
+    """The status of HTTP that a message tells, if it does."""
+    found = _STATUS.search(message)
+    return int(found[1]) if found else None
+
+
+_LIMITS = (signal.SIGXCPU, signal.SIGXFSZ)
+_NOT_RUN = (126, 127)
+_NETWORK = re.compile(
+    r"connect|network|fetch failed|ECONN|ENOTFOUND|EAI_AGAIN|sending request|stream (?:closed|dis)|"
+    r"socket|timed? ?out",
+    re.IGNORECASE,
+)
+_OVERFLOW = re.compile(r"context (?:window|length)|prompt is too long|too many tokens", re.I)
+
+
+def fault(cli: Cli, config: ModelConfig, told: Told, ended: Exit, timeout: float) -> Failure | None:
+    """What is wrong with how a CLI ended; None when nothing is."""
+    detail = ended.detail()
+    if ended.code in _NOT_RUN and not told.numbered:
+        message = f"`{cli.program}` cannot be run ({ended}); {cli.install} installs it"
+        return Failure("harness", "infrastructure", message, detail)
+    if told.error:
+        return _of_error(cli, config, told)
+    if ended.timed_out:
+        return _late(cli, config, told, timeout, detail)
+    if told.stop == "refusal":
+        return Failure("refused", "candidate", f"`{config.name}` would not answer", told.final)
+    if told.stop:
+        return Failure("limit", "candidate", f"`{cli.program}` stopped at {told.stop}", detail)
+    if ended.signal in _LIMITS:
+        return Failure("limit", "candidate", f"`{cli.program}` was {ended}", detail)
+    if ended.signal is not None:
+        return Failure("crash", "candidate", f"`{cli.program}` was {ended}", detail)
+    if not ended.ok:
+        if told.waiting:
+            return _of_error(cli, config, told)
+        message = f"`{cli.program}` failed ({ended})"
+        return Failure("crash", "infrastructure", message, detail)
+    return _empty(cli, told, ended)
+
+
+def _empty(cli: Cli, told: Told, ended: Exit) -> Failure | None:
+    if not told.numbered and not told.final:
+        message = f"`{cli.program}` said nothing that can be read"
+        return Failure("harness", "infrastructure", message, ended.stdout[-4000:])
+    if not told.final:
+        return Failure("empty", "candidate", f"`{cli.program}` ended without a message")
+    return None
+
+
+def _of_error(cli: Cli, config: ModelConfig, told: Told) -> Failure:
+    said = told.error or told.waiting
+    if told.status is not None:
+        trouble = of_status(config.name, told.status, {}, said.encode(), key_name(config))
+        # what it did not ask again by itself may be worth another errand
+        return replace(trouble.failure, tried=told.retried)
+    if _OVERFLOW.search(said):
+        return Failure("context", "candidate", f"`{cli.program}`: {said}")
+    kind = "network" if _NETWORK.search(said) else "server"
+    message = f"`{cli.program}` gave up on `{config.name}`: {said}"
+    return Failure(kind, "infrastructure", message, tried=told.retried)
+
+
+def _late(cli: Cli, config: ModelConfig, told: Told, timeout: float, detail: str) -> Failure:
+    late = f"`{cli.program}` did not end within {count(timeout, 'second')}"
+    if told.waiting:
+        message = f"{late}, and `{config.name}` failed it: {told.waiting}"
+        return Failure("timeout", "infrastructure", message, detail, tried=True)
+    if not told.numbered:
+        return Failure("timeout", "infrastructure", f"{late} and said nothing", detail, tried=True)
+    return Failure("timeout", "candidate", late, detail)
+
 
 MOST_DETAIL = 4000
 """Characters of the steps that a failure tells."""

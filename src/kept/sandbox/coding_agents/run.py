@@ -4,6 +4,11 @@ It works in the output folder of a workspace of its own, which is all that it is
 folder, other cases and what is expected are not there. Its home is fresh, and of the environment it
 has the few harmless variables, those that `sandbox.env` names, and the one key that it needs. That
 key is taken out of all that it says or leaves behind.
+
+Agent CLIs: each described by a table, all run by one harness.
+
+An agent gets a workspace with the files of its errand, skill and instructions where its CLI looks
+for them, and brings back what it said and did as a trace, and the files that it left.
 """
 
 from dataclasses import dataclass, replace
@@ -14,17 +19,18 @@ from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE
 from kept.core.rollout import Failure, Rollout
 from kept.errors import SetupError
-from kept.models.config import ModelConfig
-from kept.models.providers import address, key_of
+from kept.models.providers import ModelConfig, address, key_of
+from kept.sandbox.bwrap import INSIDE
 from kept.sandbox.capabilities import abilities
-from kept.sandbox.coding_agents.cli import Cli, Target
-from kept.sandbox.coding_agents.errand import Errand, rendered
-from kept.sandbox.coding_agents.result import Result, hide
+from kept.sandbox.coding_agents.claude import CLAUDE
+from kept.sandbox.coding_agents.codex import CODEX
+from kept.sandbox.coding_agents.definition import Cli, Errand, Session, Target, rendered
+from kept.sandbox.coding_agents.opencode import OPENCODE
+from kept.sandbox.coding_agents.result import Result, hide, session_of
 from kept.sandbox.command import MIB, Command, Exit
-from kept.sandbox.walls import INSIDE
 from kept.sandbox.workspace import MAX_OUTPUT, Output, Scratch, Workspace
 from kept.settings import hide_in, logins
-from kept.store.files import write_below
+from kept.store.candidate_files import write_below
 
 MOST_TEXT = 8 * MIB
 """Bytes of what a CLI says that are kept; the last ones."""
@@ -130,3 +136,9 @@ class Harness:
     def _walled(self) -> bool:
         view = self.command.view
         return view is not None and view.walls and abilities().walls
+
+
+CLIS = {cli.name: cli for cli in (CODEX, CLAUDE, OPENCODE)}
+"""By the name that a spec has for each."""
+
+__all__ = ["CLIS", "Cli", "Errand", "Harness", "Session", "session_of"]

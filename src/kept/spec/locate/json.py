@@ -3,9 +3,9 @@
 import json
 import re
 
+from kept.core.artifact import Value
 from kept.core.parsing import parse_json
-from kept.core.values import Value
-from kept.spec.locate.nodes import Items, Node, Scalar, Table, Unreadable
+from kept.spec.locate.tree import Items, Node, Scalar, Table, Unreadable
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _WORD = re.compile(r"[^\s,\]}]+")

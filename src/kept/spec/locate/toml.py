@@ -8,9 +8,9 @@ import re
 import tomllib
 from typing import cast
 
+from kept.core.artifact import Value
 from kept.core.parsing import parse_toml
-from kept.core.values import Value
-from kept.spec.locate.nodes import Items, Node, Scalar, Table, Unreadable
+from kept.spec.locate.tree import Items, Node, Scalar, Table, Unreadable
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")

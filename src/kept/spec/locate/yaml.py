@@ -10,10 +10,10 @@ from typing import Any
 import yaml as pyyaml
 from ruamel.yaml.error import YAMLError
 
+from kept.core.artifact import Value, render_value
 from kept.core.parsing import ParseLimit, check_size
-from kept.core.values import Value, render_value
-from kept.spec.libyaml import MAX_CHARS, can_take, construct, parser_of, ruamel
-from kept.spec.locate.nodes import Items, Node, Room, Scalar, Table, Unreadable
+from kept.spec.locate.tree import Items, Node, Room, Scalar, Table, Unreadable
+from kept.spec.yaml import MAX_CHARS, can_take, construct, parser_of, ruamel
 
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _WORD = re.compile(r"[A-Za-z_/][\w/.-]*(?: [\w/.-]+)*")

@@ -5,8 +5,7 @@ not, and can be told to misbehave as real services do. Clients of models and age
 tested against it over real HTTP.
 """
 
-from kept.testing.server.fault import Fault
-from kept.testing.server.seen import Seen
+from kept.testing.server.script import Fault, Seen
 from kept.testing.server.serve import ModelServer
 
 __all__ = ["Fault", "ModelServer", "Seen"]

@@ -6,7 +6,7 @@ import math
 import struct
 from typing import Any
 
-from kept.testing.server.seen import Seen
+from kept.testing.server.script import Seen
 
 SIZE = 64
 """Numbers of a vector, unless a request says otherwise."""

@@ -4,9 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from kept.core.model import ModelReply, ToolCall
-from kept.testing.server.script import id_of, pieces
-from kept.testing.server.seen import Seen
+from kept.core.llm import ModelReply, ToolCall
+from kept.testing.server.script import Seen, id_of, pieces
 
 _FINISH = {"stop": "end_turn", "length": "max_tokens", "refused": "refusal"}
 

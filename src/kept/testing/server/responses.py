@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from kept.core.model import ModelReply, ToolCall
+from kept.core.llm import ModelReply, ToolCall
 from kept.testing.server.chat import error
-from kept.testing.server.script import id_of, pieces
-from kept.testing.server.seen import Seen
+from kept.testing.server.script import Seen, id_of, pieces
 
 __all__ = ["empty", "empty_stream", "error", "stream", "whole"]
 

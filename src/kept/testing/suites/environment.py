@@ -13,16 +13,14 @@ from typing import TypeVar
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case, case_text
-from kept.core.model import ModelRequest
+from kept.core.llm import ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.score import Score
-from kept.engine.scope import JournalScope
-from kept.evaluators.environments.chatting import ChatRunner
-from kept.evaluators.environments.contract import Environment, Item
-from kept.evaluators.environments.finding import missing
-from kept.evaluators.environments.opened import HARD, SKILL, SOFT, VERIFICATION
-from kept.evaluators.environments.scoring import EnvScorer
+from kept.engine.replay import JournalScope
+from kept.evaluators.environments.base import HARD, SKILL, SOFT, VERIFICATION, Environment, Item
+from kept.evaluators.environments.chat_student import ChatRunner, EnvScorer
+from kept.evaluators.environments.registry import missing
 from kept.models.prompts import SKILL_FILES
 from kept.models.scripted import Line, ScriptedModel
 from kept.testing.journal import MemoryJournal

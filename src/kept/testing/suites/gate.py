@@ -12,7 +12,7 @@ from kept.core.ports import Gate
 from kept.core.rollout import Failure
 from kept.core.score import Evaluation, Outcome, Tally
 from kept.core.verdict import Verdict
-from kept.testing.dialogue import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
+from kept.testing.fakes import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 
 K = TypeVar("K")
 

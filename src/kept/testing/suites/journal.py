@@ -26,7 +26,7 @@ from kept.core.event import (
     StepClosed,
     StepOpened,
 )
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.core.ports import Journal
 from kept.core.proposal import Claim, Measure, Note, Proposal, ProposerFailed, Prove, Skip, Turn
 from kept.core.rollout import Failure, Job, TraceItem, Usage

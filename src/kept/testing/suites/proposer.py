@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import Case
+from kept.core.containers import Log
 from kept.core.edit import apply_edits
-from kept.core.grow import Log
 from kept.core.objective import Objective
 from kept.core.ports import Proposer
 from kept.core.proposal import (
@@ -23,7 +23,7 @@ from kept.core.proposal import (
 )
 from kept.core.rollout import Failure, Pair, TraceItem
 from kept.core.score import Outcome
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.testing.journal import MemoryJournal
 
 ROUNDS = 20

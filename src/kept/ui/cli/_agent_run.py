@@ -11,26 +11,30 @@ from typing import Any
 from kept.core.state import State
 from kept.errors import SetupError
 from kept.orchestrator.budget import AXES, enough
-from kept.orchestrator.document import agent_run_json, agent_run_page, agent_run_text
+from kept.orchestrator.events import agent_run_json, agent_run_page, agent_run_text, end_line
 from kept.orchestrator.record import AgentRun
-from kept.orchestrator.run_folder.places import FINAL
+from kept.orchestrator.run_folder.read import FINAL
 from kept.orchestrator.run_folder.write import sweep_own
-from kept.orchestrator.stopping import Stop
-from kept.orchestrator.telling import end_line
-from kept.recipes.agent_run.agent_reading import agent_run_of, deliveries_of
+from kept.orchestrator.workers import Stop
 from kept.recipes.agent_run.compile import Asked, Watched, before_of, compile_agent_run
+from kept.recipes.agent_run.journal_view import agent_run_of, deliveries_of
 from kept.run import Ended, Watch, resume, start
-from kept.store.files import named_place, write_below, write_whole
+from kept.store.candidate_files import named_place, write_below, write_whole
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.ui.cli import _output
+from kept.ui.cli._command import (
+    CUT_SHORT,
+    INTERRUPTED,
+    CutShortError,
+    command_for,
+    path_from_here,
+    show_log,
+)
 from kept.ui.cli._output import pairs
-from kept.ui.cli.compiling import told_warnings
-from kept.ui.cli.fail import CUT_SHORT, INTERRUPTED, CutShortError
-from kept.ui.cli.garbage import settled
-from kept.ui.cli.log import show_log
-from kept.ui.cli.names import command_for, path_from_here
-from kept.ui.cli.progress import PlainProgress, Progress
+from kept.ui.cli._progress import PlainProgress, Progress
+from kept.ui.cli._run import told_warnings
+from kept.ui.cli.main import settled
 
 NOT_COMPLETE = 1
 

@@ -6,13 +6,12 @@ from pathlib import Path
 
 from kept.core.event import StepClosed
 from kept.core.plan import AGENT_RUN, COMPARE, REFINE
-from kept.core.words import no_better
+from kept.core.text import no_better
 from kept.errors import SetupError
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.store.run_index import RunIndex, RunRow
-from kept.ui.cli.log import show_log
-from kept.ui.cli.names import command_for
+from kept.ui.cli._command import command_for, show_log
 
 
 def open_run(

@@ -5,14 +5,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
 from kept.core.rollout import TraceItem
-from kept.core.words import count, one_line
-from kept.results.summary import StepLine, Summary
-from kept.results.turns import share_words, turns_words
-from kept.store.unmeasured import unmeasured_words
+from kept.core.text import count, one_line
+from kept.results.summary import StepLine, Summary, share_words, turns_words
+from kept.store.reader import unmeasured_words
 from kept.ui.cli import _output
+from kept.ui.cli._command import path_from_here
 from kept.ui.cli._output import pairs
-from kept.ui.cli.compared import compared_text
-from kept.ui.cli.names import path_from_here
+from kept.ui.cli.compare import compared_text
 from kept.ui.report.format import (
     budget_words,
     cases_words,
@@ -25,12 +24,12 @@ from kept.ui.report.format import (
     spend_words,
     verdict_counts,
 )
-from kept.ui.report.outlook import cannot_tell, doubt_of, go_on
+from kept.ui.report.race import cannot_tell, doubt_of, go_on
 from kept.ui.report.step import StepDetail, StepRollout
 
 if TYPE_CHECKING:
-    from kept.recipes.agent_run.agent_traces import Spoken
-    from kept.ui.cli.refined import Refined
+    from kept.recipes.agent_run.journal_view import Spoken
+    from kept.ui.cli._refine_run import Refined
 
 MAX_ROLLOUTS = 40
 """Rollouts of a step that are listed when their traces are not asked for."""

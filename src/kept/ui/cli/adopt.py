@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import json_option, run_argument
+from kept.ui.cli._command import Command, json_option, run_argument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kept.store.reader import Run
-    from kept.ui.source import Adoption
+    from kept.ui.adopt import Adoption
 
 
 @click.command(cls=Command, examples=("kept adopt last --yes",))
@@ -28,13 +27,11 @@ def adopt(run: str, yes: bool, commit: bool, as_json: bool) -> None:
     run that is no comparison.
     """
     from kept.run import may_keep
+    from kept.ui.adopt import Repository, adoption_of, commit_message
     from kept.ui.cli import _output
+    from kept.ui.cli._command import path_from_here
     from kept.ui.cli._open_run import nothing_better, open_run
-    from kept.ui.cli.names import path_from_here
-    from kept.ui.commit import Repository
-    from kept.ui.evidence import commit_message
-    from kept.ui.report.changes import best_diff
-    from kept.ui.source import adoption_of
+    from kept.ui.report.diffs import best_diff
 
     past = open_run(run, may_keep)
     told: dict[str, object] = {"run": past.id, "changed": [], "commit": None}
@@ -91,7 +88,7 @@ def _nothing(why: str, told: "Mapping[str, object]", as_json: bool) -> None:
 
 
 def _agreed(run: "Run", adoption: "Adoption") -> bool:
-    from kept.core.words import count
+    from kept.core.text import count
     from kept.errors import SetupError
 
     if not sys.stdin.isatty():
@@ -105,8 +102,8 @@ def _agreed(run: "Run", adoption: "Adoption") -> bool:
 
 def _commit(adoption: "Adoption", message: str) -> str:
     from kept.errors import SetupError
+    from kept.ui.adopt import Repository
     from kept.ui.cli import _output
-    from kept.ui.commit import Repository
 
     try:
         made = Repository(adoption.folder).commit(adoption.pending, message)

@@ -1,13 +1,339 @@
-"""`kept agent run`: a manager, workers and a critic on one task."""
+"""`kept agent artifacts`: versions of the prompts that agent runs are improved by.
 
+`kept agent optimize SUITE`: the prompts of agent runs, made better by a suite of tasks.
+
+`kept agent run`: a manager, workers and a critic on one task.
+
+What an agent run is to do: a task in words, or one of an experiment.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
-from kept.ui.cli.agent_artifacts import artifacts
-from kept.ui.cli.agent_optimize import optimize
-from kept.ui.cli.command import Command, Commands
-from kept.ui.cli.options import json_option, money_option, no_cache_option, quiet_option, set_option
+from kept.errors import SetupError
+from kept.ui.cli._command import (
+    Command,
+    Commands,
+    gain_option,
+    json_option,
+    money_option,
+    no_cache_option,
+    quiet_option,
+    set_option,
+    workers_option,
+)
+
+if TYPE_CHECKING:
+    from kept.core.proposal import ClosedStep
+    from kept.orchestrator.prompt_registry import PromptRegistry, Version
+    from kept.recipes.base import Compiled
+    from kept.store.reader import Run
+
+
+@click.group(cls=Commands, examples=("kept agent artifacts list",))
+def artifacts() -> None:
+    """Look at versions of prompt artifacts, and choose the one that runs use.
+
+    Version 0 is Kept's own text. The others are in `artifacts.db` of the `.kept` folder found from
+    here upwards, or in the file that KEPT_ARTIFACTS names. An experiment that was optimized, or
+    of which a version was chosen, has its own, which runs with --target use.
+    """
+
+
+def _experiment(function: "click.decorators.FC") -> "click.decorators.FC":
+    return click.option("--experiment", metavar="EXP", help="Those of an experiment.")(function)
+
+
+@artifacts.command("list", cls=Command, examples=("kept agent artifacts list",))
+@_experiment
+@json_option
+def list_(experiment: str | None, as_json: bool) -> None:
+    """List all versions, and which are used."""
+    from kept.ui.cli import _output
+
+    registry = _registry(experiment)
+    if experiment is not None and not registry.path.exists():
+        _output.note(f"{experiment} has no versions of its own yet: its runs use the project's")
+    found = {name: registry.versions(name) for name in registry.names}
+    if as_json:
+        rows = [_row(one) for versions in found.values() for one in versions]
+        _output.document({"registry": str(registry.path), "versions": rows})
+        return
+    lines = [
+        (name, ", ".join(f"*{v.number}" if v.active else str(v.number) for v in versions))
+        for name, versions in found.items()
+    ]
+    _output.answer(_output.table(("artifact", "versions, * is used"), lines))
+
+
+@artifacts.command(cls=Command, examples=("kept agent artifacts show critique_rubric --version 2",))
+@click.argument("name", metavar="ARTIFACT")
+@click.option("--version", type=int, metavar="N", help="By default the one that is used.")
+@_experiment
+@json_option
+def show(name: str, version: int | None, experiment: str | None, as_json: bool) -> None:
+    """Print one version of an artifact."""
+    from kept.ui.cli import _output
+
+    one = _version(_registry(experiment), name, version)
+    if as_json:
+        _output.document({**_row(one), "content": one.content})
+    else:
+        _output.answer(one.content.rstrip("\n"))
+
+
+@artifacts.command(cls=Command, examples=("kept agent artifacts diff critique_rubric 0 2",))
+@click.argument("name", metavar="ARTIFACT")
+@click.argument("before", type=int, required=False)
+@click.argument("after", type=int, required=False)
+@_experiment
+@json_option
+def diff(
+    name: str, before: int | None, after: int | None, experiment: str | None, as_json: bool
+) -> None:
+    """Show what changed between two versions.
+
+    By default from the one that the present one was made from.
+    """
+    from difflib import unified_diff
+
+    from kept.ui.cli import _output
+
+    registry = _registry(experiment)
+    new = _version(registry, name, after)
+    old = registry.version(name, before if before is not None else new.parent or 0)
+    lines = unified_diff(
+        old.content.splitlines(),
+        new.content.splitlines(),
+        f"{name} {old.number}",
+        f"{name} {new.number}",
+        lineterm="",
+    )
+    text = "\n".join(lines)
+    if as_json:
+        told = {"artifact": name, "before": old.number, "after": new.number}
+        _output.document({**told, "diff": f"{text}\n" if text else ""})
+    else:
+        _output.answer(text or f"versions {old.number} and {new.number} are the same")
+
+
+@artifacts.command(cls=Command, examples=("kept agent artifacts activate critique_rubric 0",))
+@click.argument("name", metavar="ARTIFACT")
+@click.argument("version", type=int)
+@_experiment
+@json_option
+def activate(name: str, version: int, experiment: str | None, as_json: bool) -> None:
+    """Have runs use a version from now on; 0 is Kept's own."""
+    from kept.ui.cli import _output
+
+    before = _registry(experiment).activate(name, version)
+    if as_json:
+        _output.document({"artifact": name, "version": version, "before": before.number})
+        return
+    runs = "runs" if experiment is None else f"runs with a --target of {experiment}"
+    _output.answer(f"{runs} use {name} {version}, and used {before.number} before")
+
+
+def _registry(experiment: str | None) -> "PromptRegistry":
+    from kept.orchestrator.experiments import EXPERIMENTS, read_experiment
+    from kept.recipes.agent_run.make_toolkit import experiment_registry, registry_of
+    from kept.store.home import Home
+
+    home = Home.find(Path.cwd())
+    if experiment is None:
+        return registry_of(home)
+    folder = read_experiment(home.path / EXPERIMENTS / experiment).folder
+    return experiment_registry(home, folder)
+
+
+def _version(registry: "PromptRegistry", name: str, number: int | None) -> "Version":
+    if number is not None:
+        return registry.version(name, number)
+    return next(one for one in registry.versions(name) if one.active)
+
+
+def _row(one: "Version") -> dict[str, object]:
+    return {
+        "artifact": one.name,
+        "version": one.number,
+        "active": bool(one.active),
+        "parent_version": one.parent,
+        "created_at": one.created,
+        "epoch": one.epoch or None,
+        "characters": len(one.content),
+    }
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kept agent optimize suite.yaml",
+        "kept agent optimize suite.yaml --epochs 3 --set gate=rollback",
+        "kept agent optimize suite.yaml --target exp_0123abcd:001",
+    ),
+)
+@click.argument("suite", type=click.Path(path_type=Path))
+@click.option(
+    "--epochs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Updates that are tried, one an epoch; by default what SUITE says.",
+)
+@click.option(
+    "--target",
+    metavar="EXP:TASK",
+    help="The task of an experiment, whose own prompt artifacts are optimized.",
+)
+@set_option
+@no_cache_option
+@workers_option
+@money_option
+@json_option
+@gain_option
+@quiet_option
+def optimize(  # a command has its options
+    suite: Path,
+    epochs: int | None,
+    target: str | None,
+    settings: tuple[str, ...],
+    workers: int | None,
+    max_usd: float | None,
+    as_json: bool,
+    fail_if_no_gain: bool,
+    quiet: bool,
+) -> int:
+    """Improve the prompts of agent runs by the tasks of SUITE.
+
+    Every epoch has the tasks run, shows what was found wrong to a model for each of the six prompt
+    artifacts, and tries the update that promises most. It is kept only if runs of the tasks are
+    better with it; from then on `kept agent run` uses it; after --target, only runs and refinements
+    with a --target of that experiment do. `kept agent artifacts` looks at versions, and goes back
+    to an earlier one.
+    """
+    from kept.orchestrator.refine.session import session_stamp
+    from kept.recipes.registry import find_spec
+    from kept.recipes.suite.compile import Optimization, compile_suite
+    from kept.store.home import Home
+    from kept.ui.cli._run import How, start_run, told_warnings
+
+    settings += (f"workers={workers}",) if workers else ()
+    settings += (f"budget.max_usd={max_usd}",) if max_usd is not None else ()
+    file = find_spec(suite)
+    asked = Optimization(
+        epochs=epochs,
+        target=target or "",
+        folder=str(Path.cwd()),
+        stamp=f"suite_{_now(session_stamp)}",
+    )
+    plan = told_warnings(compile_suite(file, settings, asked=asked))
+    how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
+    return start_run(plan, Home.find(file.parent), how)
+
+
+def _now(stamp: Any) -> str:  # noqa: ANN401 # from seconds to a text
+    import time
+
+    return "".join(one for one in str(stamp(time.time())) if one.isalnum())
+
+
+def outline_suite(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:
+    """What a run would do, for `kept check`: as a document, and in rows."""
+    from kept.core.forecast import forecast
+
+    plan = made.plan
+    most = forecast(plan).rollouts
+    assert most is not None, "epochs are limited"
+    rows = [
+        ("suite", f"{plan.facts['id']}"),
+        ("tasks", _tasks(made)),
+        ("epochs", f"{plan.facts['epochs']}, one update each"),
+        ("gate", f"{plan.gate.name}, by `{plan.objective.metric}`"),
+        ("at once", f"{plan.workers} runs"),
+        ("at most", f"{most:,} runs"),
+        ("artifacts", str(plan.facts["registry"])),
+    ]
+    told: dict[str, Any] = {name.replace(" ", "_"): value for name, value in rows}
+    head = {"spec": plan.facts["spec"], "recipe": plan.recipe}
+    return {**head, **told, "warnings": list(made.warnings)}, iter(rows)
+
+
+def _tasks(made: "Compiled") -> str:
+    from kept.core.case import SPLITS
+
+    cases = made.plan.cases
+    if made.plan.facts["shared"]:
+        return f"{len(cases.holdout)}, all of them shown and deciding"
+    return ", ".join(f"{len(cases.of(name))} {name}" for name in SPLITS)
+
+
+def suite_rows(run: "Run") -> list[tuple[str, str]]:
+    """What a run did to the prompt artifacts, for its answer."""
+    told = suite_told(run)
+    rows: list[tuple[str, str]] = []
+    for one in told["updates"]:
+        number = "" if one["version"] is None else f" version {one['version']}"
+        words = f"{one['artifact']}{number}: {one['outcome']}"
+        rows.append(("updates" if not rows else "", words))
+    active = [f"{name} {number}" for name, number in told["active"].items() if number]
+    rows.append(("active", ", ".join(active) or "Kept's own texts"))
+    rows.append(("artifacts", told["registry"]))
+    return rows
+
+
+def suite_told(run: "Run") -> dict[str, Any]:
+    """The same for programs."""
+    from kept.orchestrator.prompt_registry import PromptRegistry
+    from kept.orchestrator.toolkit import own_artifacts
+    from kept.ui.cli._command import path_from_here
+
+    registry = PromptRegistry(Path(run.state.fact("registry")), own_artifacts())
+    by_epoch = {one.epoch: one.number for name in registry.names for one in registry.versions(name)}
+    used = max((one.step for one in run.state.closed if one.verdict.best), default=-1)
+    updates = [
+        {
+            "epoch": step.turn.settings.get("epoch"),
+            "artifact": step.proposal.about.get("artifact"),
+            "version": by_epoch.get(f"{run.id}/{step.step}"),
+            "outcome": _outcome(step, used),
+            "mean_loss": step.loss,
+            "reason": step.verdict.reason,
+        }
+        for step in run.state.closed
+        if step.proposal is not None
+    ]
+    active = {name: one.number for name, one in registry.active().items()}
+    return {"registry": path_from_here(registry.path), "active": active, "updates": updates}
+
+
+def _outcome(step: "ClosedStep", used: int) -> str:
+    """What became of an update; `used` is the last step that runs go by."""
+    from kept.core.verdict import UNDECIDED, UNMEASURED
+
+    if step.verdict.code in UNDECIDED:
+        return "not decided"
+    if step.verdict.code in UNMEASURED:
+        return "refused before it was run"
+    if step.verdict.outcome != "keep":
+        return "rolled back"
+    return "kept" if step.step <= used else "kept, not proven for other tasks, and not used"
+
+
+def resumed_suite(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Compiled":
+    """What a run was, compiled again: with the texts that it began with."""
+    from kept.core.plan import SUITE
+    from kept.recipes.suite.compile import Optimization, compile_suite
+
+    started = run.state.started
+    assert started is not None, "a run that can be read has started"
+    asked = Optimization.of(cast("dict[str, Any]", started.facts[SUITE]))
+    if any(setting.startswith("epochs=") for setting in settings):
+        asked = replace(asked, epochs=None)  # what was set last is what is meant
+    texts = run.candidate(run.state.seed).texts
+    return compile_suite(spec, settings, run.state.fact("gate"), asked=asked, texts=texts)
 
 
 @click.group(
@@ -94,7 +420,6 @@ def run(  # a command has its options
     """
     from kept.recipes.agent_run.compile import Asked
     from kept.ui.cli._agent_run import HowAgent, start_agent
-    from kept.ui.cli.agent_target import wanted
 
     what = wanted(task, target)
     asked = Asked(
@@ -125,3 +450,27 @@ _PLACES = {
 def _settings(given: dict[str, str | float | None]) -> tuple[str, ...]:
     rows = ((place, given[name]) for name, place in _PLACES.items())
     return tuple(f"{place}={value}" for place, value in rows if value is not None)
+
+
+class Wanted(NamedTuple):
+    """What is to be done, and what comes with it."""
+
+    task: str
+    brief: str = ""
+    inputs: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+def wanted(words: str | None, target: str | None) -> Wanted:
+    """By what was typed; a `SetupError` where that is both or neither."""
+    if (words is None) == (target is None):
+        hint = '`kept agent run "TASK"`, or `kept agent run --target EXP:TASK`'
+        raise SetupError("say what is to be done, once", hint=hint)
+    if words is not None:
+        return Wanted(words)
+    from kept.recipes.agent_run.experiment_run import lay_inputs, tag_of, task_named
+
+    here = Path.cwd()
+    task = task_named(here, target or "")
+    inputs, brief = lay_inputs(here, task.target)
+    return Wanted(task.prompt, brief, inputs, (tag_of(task),))

@@ -1,4 +1,7 @@
-"""`kept check SPEC`."""
+"""`kept check SPEC`.
+
+What a run of an agent.yaml would do, for `kept check`.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -6,8 +9,10 @@ from typing import Any, cast
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import json_option, set_option
+from kept.core.plan import EVAL
+from kept.core.text import count
+from kept.recipes.base import Compiled
+from kept.ui.cli._command import Command, json_option, path_from_here, set_option
 
 LIMITS = {"files": "file", "changed_lines": "changed line"}
 
@@ -39,7 +44,7 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     scorer nor proposer, writes nothing and spends nothing. Of your code only a Python function that
     scores is looked at by importing it.
     """
-    from kept.recipes.outline import outline
+    from kept.recipes.base import outline
     from kept.recipes.registry import (
         compile_spec,
         find_spec,
@@ -51,7 +56,7 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     from kept.ui.cli._output import pairs
 
     if is_suite_spec(spec):
-        from kept.ui.cli.agent_optimize import outline_suite
+        from kept.ui.cli.agent import outline_suite
 
         told, rows = outline_suite(compile_spec(spec, settings))
     elif is_skill_spec(spec):
@@ -77,7 +82,6 @@ def _agent_told(
 ) -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:
     from kept.recipes.evaluate.compile import Wanted
     from kept.recipes.registry import compile_sweep
-    from kept.ui.cli.check_agent import agent_rows, outline_agent
 
     told = outline_agent(compile_sweep(spec, Wanted(), settings, strict=True))
     return told, agent_rows(told)
@@ -93,8 +97,8 @@ def _unwritable(folder: Path) -> list[str]:
 
 
 def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    from kept.core.words import count
-    from kept.ui.cli.names import path_from_here
+    from kept.core.text import count
+    from kept.ui.cli._command import path_from_here
 
     yield "spec", f"{path_from_here(told['spec'])} ({told['recipe']}), in order"
     yield "artifacts", _artifacts(told["artifacts"])
@@ -136,7 +140,7 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _artifacts(found: list[dict[str, Any]]) -> str:
-    from kept.core.words import are, count
+    from kept.core.text import are, count
 
     more = len(found) - MAX_ARTIFACTS
     hidden = f"; {more} {are(more)} not listed here" if more > 0 else ""
@@ -148,13 +152,13 @@ def _carried(one: dict[str, Any]) -> str:
 
 
 def _size(n: int) -> str:
-    from kept.core.words import count
+    from kept.core.text import count
 
     return count(n, "byte") if n < 10_000 else f"{n / 1024:.0f} KiB"
 
 
 def _variants(labels: list[str]) -> str:
-    from kept.core.words import count
+    from kept.core.text import count
 
     more = [f"{len(labels) - MAX_VARIANTS} more"] if len(labels) > MAX_VARIANTS else []
     return f"{count(len(labels), 'text')}, {', '.join([*labels[:MAX_VARIANTS], *more])}"
@@ -176,7 +180,7 @@ def _runner(facts: dict[str, Any]) -> str:
 
 
 def _scorer(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
-    from kept.results.scoring import judges, scorer_words
+    from kept.results.summary import judges, scorer_words
 
     return scorer_words(facts) if judges(facts) else _command(facts)
 
@@ -256,7 +260,7 @@ def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
 
 def _at_most(told: dict[str, Any]) -> Iterator[str]:
     """The worst case, and what it takes where that is more than what is likely, or a limit."""
-    from kept.core.words import dollars_at_most
+    from kept.core.text import dollars_at_most
 
     most = told["at_most"]
     rollouts, usd = most["rollouts"], most["usd"]
@@ -271,7 +275,7 @@ def _at_most(told: dict[str, Any]) -> Iterator[str]:
 
 def _likely(told: dict[str, Any]) -> Iterator[str]:
     """What most runs come to, and what that takes for granted."""
-    from kept.models.pricing import REPLY
+    from kept.models.prices import REPLY
 
     likely, most = told["likely"], told["at_most"]["rollouts"]
     useless, kept = (
@@ -363,7 +367,7 @@ def _pay(who: str) -> str:
 
 def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
     """What is known of the price of a call: of the runner's, how much the seed asks for."""
-    from kept.core.words import dollars_at_most
+    from kept.core.text import dollars_at_most
 
     usd, most = told["seed_call_usd"], told["at_most"]
     if charge["by"] != "runner" or not usd:
@@ -379,3 +383,40 @@ def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
     return (
         f"{words}; the limit pays for {int(whole / usd):,} such calls{alone}, and more short ones"
     )
+
+
+def outline_agent(made: Compiled) -> dict[str, Any]:
+    """All of it as a document."""
+    plan = made.plan
+    told = cast("dict[str, Any]", plan.facts[EVAL])
+    return {
+        "spec": plan.facts["spec"],
+        "recipe": "agent",
+        "name": told["name"],
+        "agent": told["agent"],
+        "texts": sorted(plan.seed.texts),
+        "cases": len(plan.cases.holdout),
+        "turns": _turns(made),
+        "rollouts": told["asked"],
+        "workers": plan.workers,
+        "warnings": list(made.warnings),
+    }
+
+
+def agent_rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The same for a person."""
+    agent = told["agent"]
+    yield "spec", f"{path_from_here(told['spec'])} (agent), in order"
+    yield "agent", f"{told['name']}: {agent['model']}"
+    yield "texts", ", ".join(told["texts"])
+    yield "tools", ", ".join(agent["tools"]) or "none"
+    yield "metrics", ", ".join(agent["metrics"]) or "none: a case passes that comes to an answer"
+    if agent["prompts"]:
+        yield "judges", f"told by your {', '.join(agent['prompts'])}"
+    turns = f", {count(told['turns'], 'turn')}" if told["turns"] > told["cases"] else ""
+    yield "cases", f"{told['cases']}{turns}, {told['workers']} at once"
+
+
+def _turns(made: Compiled) -> int:
+    data = (cast("dict[str, Any]", case.data) for case in made.plan.cases.holdout)
+    return sum(len(one.get("turns") or (one,)) for one in data)

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import json_option, quiet_option
+from kept.ui.cli._command import Command, json_option, quiet_option
 
 if TYPE_CHECKING:
     from kept.ui.demo import DemoName
@@ -39,9 +38,8 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
     from kept.settings import program
     from kept.store.home import Home
     from kept.ui.cli import _output
-    from kept.ui.cli.compiling import compiled
-    from kept.ui.cli.names import path_from_here
-    from kept.ui.cli.sitting import How, start_run
+    from kept.ui.cli._command import path_from_here
+    from kept.ui.cli._run import How, compiled, start_run
     from kept.ui.demo import copy_demo
 
     name = _possible(task, quiet)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import json_option
+from kept.ui.cli._command import Command, json_option
 
 if TYPE_CHECKING:
     from kept.store.reader import Run
@@ -85,11 +84,11 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
 def _views(folder: Path) -> Iterator["Damage"]:
     """Files that a person reads and that Kept makes from the journal."""
     from kept.errors import KeptError
-    from kept.recipes.agent_run.agent_reading import changed_files
-    from kept.recipes.refine import refine_reading
+    from kept.recipes.agent_run.journal_view import changed_files
+    from kept.recipes.refine import request as refine_reading
     from kept.store.reader import Run
     from kept.store.verify import Damage
-    from kept.ui.report.write import is_report_of
+    from kept.ui.report.markdown import is_report_of
 
     what = (
         "is not what the journal says: it was changed, or an earlier session or another version "
@@ -113,9 +112,9 @@ def _views(folder: Path) -> Iterator["Damage"]:
 def _changed_outputs(run: "Run") -> Iterator[tuple[Path, str]]:
     """Pages of a tuned agent, and deliverables of an agent run where they were asked for."""
     from kept.core.plan import AGENT_RUN, COORDINATE
-    from kept.recipes.agent_run.agent_reading import delivered_by
     from kept.recipes.agent_run.compile import Asked
-    from kept.ui.cli.tuning_sitting import pages_of
+    from kept.recipes.agent_run.journal_view import delivered_by
+    from kept.ui.cli._tune_run import pages_of
 
     files: dict[Path, bytes] = {}
     remedy = "`kept resume RUN` writes it again"
@@ -133,7 +132,7 @@ def _changed_outputs(run: "Run") -> Iterator[tuple[Path, str]]:
 def _helpers(run: "Run") -> Iterator["Damage"]:
     """The files of critic and applier, in `.kept/optimizer` and beside it."""
     from kept.recipes.agent_config.critics import HELPER_FILES
-    from kept.recipes.task.hashing import digest
+    from kept.recipes.task.make_coding_agent import digest
     from kept.store.verify import Damage
 
     told = cast("dict[str, str]", run.fact(HELPER_FILES) or {})
@@ -149,7 +148,7 @@ def _registries(folder: Path) -> Iterator["Damage"]:
     from kept.core.plan import SUITE
     from kept.errors import KeptError
     from kept.orchestrator.prompt_registry import PromptRegistry
-    from kept.recipes.agent_run.agent_texts import registry_of
+    from kept.recipes.agent_run.make_toolkit import registry_of
     from kept.store.home import Home
     from kept.store.reader import Run
     from kept.store.verify import Damage
@@ -168,8 +167,8 @@ def _registries(folder: Path) -> Iterator["Damage"]:
 
 def _write_again(folder: Path) -> list[str]:
     """Write files of a refinement as its journal has them; what was written, in words."""
-    from kept.recipes.refine.refine_reading import changed_files
-    from kept.store.files import write_whole
+    from kept.recipes.refine.request import changed_files
+    from kept.store.candidate_files import write_whole
     from kept.store.reader import Run
 
     with Run(folder) as run:
@@ -248,8 +247,8 @@ def _local_models() -> Iterator[Finding]:
 
 def _agents() -> Iterator[Finding]:
     """As optional as models on this machine."""
-    from kept.sandbox.coding_agents.harness import CLIS
-    from kept.sandbox.coding_agents.program import program_of
+    from kept.sandbox.coding_agents.definition import program_of
+    from kept.sandbox.coding_agents.run import CLIS
 
     for cli in CLIS.values():
         program = program_of(cli)

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from kept.ui.cli.command import Command, Commands
-from kept.ui.cli.options import json_option
+from kept.ui.cli._command import Command, Commands, json_option
 
 if TYPE_CHECKING:
-    from kept.orchestrator.folders import Experiment, Task
+    from kept.orchestrator.experiments import Experiment, Task
 
 
 @click.group(cls=Commands, examples=('kept experiment create Sales --goal "know the sales"',))
@@ -24,7 +23,7 @@ def experiment() -> None:
 def create(name: str, goal: str, as_json: bool) -> None:
     """Make an experiment."""
     from kept.errors import SetupError
-    from kept.orchestrator.folders import create_experiment
+    from kept.orchestrator.experiments import create_experiment
     from kept.store.home import Home
 
     if not name.strip():
@@ -38,8 +37,8 @@ def create(name: str, goal: str, as_json: bool) -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List the experiments of this project."""
-    from kept.core.words import count
-    from kept.orchestrator.folders import all_experiments
+    from kept.core.text import count
+    from kept.orchestrator.experiments import all_experiments
     from kept.ui.cli import _output
 
     found = all_experiments(_root())
@@ -75,7 +74,7 @@ def show(experiment_id: str, as_json: bool) -> None:
 def delete(experiment_id: str, yes: bool, as_json: bool) -> None:
     """Remove an experiment with all that is in it."""
     from kept.errors import SetupError
-    from kept.orchestrator.folders import delete_experiment
+    from kept.orchestrator.experiments import delete_experiment
     from kept.ui.cli import _output
 
     of = _experiment(experiment_id)
@@ -130,8 +129,7 @@ def create_task_(
     either is taken over whole.
     """
     from kept.errors import SetupError
-    from kept.orchestrator.folders import TaskInput
-    from kept.orchestrator.tasks import create_continuation, create_task
+    from kept.orchestrator.experiments import TaskInput, create_continuation, create_task
 
     if not text.strip():
         hint = 'say what is to be done: kept experiment task create EXP "TEXT"'
@@ -202,7 +200,7 @@ def set_best_(target: str, run: Path | None, auto: bool, as_json: bool) -> None:
     `kept refine --target` say, replaces it.
     """
     from kept.errors import SetupError
-    from kept.orchestrator.tasks import set_best, set_best_by_loss
+    from kept.orchestrator.experiments import set_best, set_best_by_loss
 
     if run is None and not auto:
         hint = "--run RUN_DIR, --auto, or both"
@@ -215,7 +213,7 @@ def set_best_(target: str, run: Path | None, auto: bool, as_json: bool) -> None:
 
 
 def _root() -> Path:
-    from kept.orchestrator.folders import EXPERIMENTS
+    from kept.orchestrator.experiments import EXPERIMENTS
     from kept.store.home import Home
 
     return Home.find(Path.cwd()).path / EXPERIMENTS
@@ -230,19 +228,19 @@ def _now() -> str:
 
 
 def _experiment(id_: str) -> "Experiment":
-    from kept.orchestrator.folders import read_experiment
+    from kept.orchestrator.experiments import read_experiment
 
     return read_experiment(_root() / id_)
 
 
 def _target(text: str) -> "Task":
-    from kept.orchestrator.folders import target_of
+    from kept.orchestrator.experiments import target_of
 
     return target_of(_root(), text)[1]
 
 
 def _row(task: "Task") -> dict[str, object]:
-    from kept.orchestrator.tasks import chosen, held_by
+    from kept.orchestrator.experiments import chosen, held_by
 
     held = held_by(task)
     reason = "user_override" if chosen(task) else "auto_loss"

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import json_option
+from kept.ui.cli._command import Command, json_option
 from kept.ui.scaffold import KINDS, scaffold
 
 if TYPE_CHECKING:
-    from kept.recipes.importers.kinds import Wish
+    from kept.recipes.importers import Wish
 
 _KINDS = f"[{'|'.join(KINDS)}]"
 
@@ -72,12 +71,12 @@ def init(
 
     from kept.settings import program
     from kept.ui.cli import _output
-    from kept.ui.cli.names import path_from_here
+    from kept.ui.cli._command import path_from_here
 
     if given is not None:
         if kind is not None and folder is not None:
             raise click.UsageError("with --from there is only a FOLDER")
-        from kept.recipes.importers.kinds import Wish
+        from kept.recipes.importers import Wish
 
         where = Path(kind) if kind else Path(f"my-{_stem(given)}")
         written = _from(given, Wish(model, prompt, cases, prompt_file), where)
@@ -104,8 +103,7 @@ def init(
 
 
 def _from(given: str, wish: "Wish", where: Path) -> list[Path]:
-    from kept.recipes.importers.intake import write
-    from kept.recipes.importers.kinds import draft_from
+    from kept.recipes.importers import draft_from, write
     from kept.ui.cli import _output
 
     draft = draft_from(given, wish)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from kept.ui.cli.command import Command, Commands
-from kept.ui.cli.options import json_option, quiet_option
+from kept.ui.cli._command import Command, Commands, json_option, quiet_option
 
 
 @click.group(cls=Commands, examples=("kept models list", "kept models list --json"))
@@ -22,7 +21,7 @@ def list_models(as_json: bool) -> None:
     """List the models that can be had, and which are here."""
     from kept.models.weights import KNOWN, megabytes
     from kept.ui.cli import _output
-    from kept.ui.cli.names import path_from_here
+    from kept.ui.cli._command import path_from_here
 
     if as_json:
         rows = [
@@ -121,9 +120,9 @@ def serve(name: str, port: int, slots: int, as_json: bool) -> None:
     """
     import asyncio
 
-    from kept.models.local.local import LocalModel
+    from kept.models.local.model import LocalModel
     from kept.models.weights import known, needed
-    from kept.ui.cli.serving import serve_until_stopped
+    from kept.ui.cli._command import serve_until_stopped
 
     model = LocalModel(f"local/{known(name).name}", needed(name), slots=slots)
     asyncio.run(serve_until_stopped(model, port, as_json=as_json))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import (
+from kept.ui.cli._command import (
+    Command,
     gain_option,
     json_option,
     money_option,
@@ -92,9 +92,8 @@ def _optimize(
     from kept.recipes.registry import find_spec, kind_words
     from kept.store.home import Home
     from kept.ui.cli import _output
-    from kept.ui.cli.compiling import compiled
-    from kept.ui.cli.fail import NO_GAIN
-    from kept.ui.cli.sitting import How, start_run
+    from kept.ui.cli._command import NO_GAIN
+    from kept.ui.cli._run import How, compiled, start_run
 
     if spec.is_dir() and (code := _refined(spec, settings, as_json, quiet)) is not None:
         return 0 if code == NO_GAIN and not fail_if_no_gain else code
@@ -107,15 +106,15 @@ def _optimize(
 
 def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool) -> int | None:
     """The code that a refinement ended with, or None for a folder that no finished run is in."""
-    from kept.orchestrator.run_folder.places import COMPLETION, JOURNAL
+    from kept.orchestrator.run_folder.read import COMPLETION, JOURNAL
     from kept.run import is_agent
     from kept.ui.cli import _output
-    from kept.ui.cli.names import path_from_here
+    from kept.ui.cli._command import path_from_here
 
     ours = (folder / JOURNAL).exists()
     if not (is_agent(folder) if ours else (folder / COMPLETION).exists()):
         return None
-    from kept.ui.cli.refine_sitting import refine_folder
+    from kept.ui.cli._refine_run import refine_folder
 
     if not quiet:
         _output.note(f"{path_from_here(folder)} is a finished run, to be refined")

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from kept.models.prompts import ASKED, METRICS, NAMES, Name
-from kept.ui.cli.command import Command, Commands
-from kept.ui.cli.options import json_option
+from kept.ui.cli._command import Command, Commands, json_option
 
 NAME = click.Choice(NAMES)
 
@@ -83,7 +82,7 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     from kept.models.prompts import prompt
     from kept.recipes.registry import AGENT, TASK
     from kept.ui.cli import _output
-    from kept.ui.cli.names import path_from_here
+    from kept.ui.cli._command import path_from_here
 
     usual = METRICS if _beside(folder, (TASK, AGENT)) == AGENT else ASKED
     chosen = [name for name in NAMES if name in (names or usual)]
@@ -117,7 +116,7 @@ def _beside(folder: Path, specs: Sequence[str]) -> str:
 
 def _in_the_spec(folder: Path, spec: str) -> str:
     """The line that a spec names this folder with, as seen from there."""
-    from kept.ui.cli.names import path_from_here
+    from kept.ui.cli._command import path_from_here
 
     whole = folder.absolute()
     base = next((parent for parent in whole.parents if (parent / spec).is_file()), None)

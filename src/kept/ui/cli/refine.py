@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import json_option, no_cache_option, quiet_option, set_option
+from kept.ui.cli._command import Command, json_option, no_cache_option, quiet_option, set_option
 
 LEAST_REPEATS, REPEATS = 17, 40
 """Without so many, the last of ten iterations could not be kept even if it won them all."""
@@ -99,9 +98,9 @@ def refine(  # a command has its options
     where it did not move, 2 where it could not begin, 3 after an error and 130 when interrupted.
     """
     from kept.errors import SetupError
-    from kept.orchestrator.refine.tiers import ModelPair, parse_pair
-    from kept.recipes.refine.refine_asked import Refinement
-    from kept.ui.cli.refine_sitting import named, start_refine
+    from kept.orchestrator.refine.proposer import ModelPair, parse_pair
+    from kept.recipes.refine.request import Refinement
+    from kept.ui.cli._refine_run import named, start_refine
 
     if cases is not None and gate != "race":
         raise SetupError("--cases are for a race", hint="add --gate race")

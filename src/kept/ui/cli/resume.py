@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import (
+from kept.ui.cli._command import (
+    Command,
     gain_option,
     json_option,
     no_cache_option,
@@ -46,7 +46,7 @@ def resume(
     """
     from kept.core.plan import AGENT_RUN, REFINE
     from kept.ui.cli._open_run import open_run
-    from kept.ui.cli.sitting import How, resume_run
+    from kept.ui.cli._run import How, resume_run
 
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     past = open_run(run, resuming=True)
@@ -60,8 +60,8 @@ def resume(
         )
         return resume_agent(past, settings, HowAgent(json=as_json, quiet=quiet))
     if started is not None and started.recipe == REFINE:
-        from kept.recipes.refine.refine_gate import MAX_USD
-        from kept.ui.cli.refine_sitting import resume_refine
+        from kept.recipes.refine.request import MAX_USD
+        from kept.ui.cli._refine_run import resume_refine
 
         others = [one for one in settings if one.partition("=")[0] != MAX_USD]
         # --fail-if-no-gain is what it does by itself
@@ -93,11 +93,11 @@ def _refuse(*flags: tuple[str, bool, str], what: str) -> None:
 def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
     """What the run was, compiled again."""
     from kept.core.plan import COMPARE, COORDINATE, EVAL, SKILL, SUITE
-    from kept.ui.cli.compiling import compiled, told_warnings
+    from kept.ui.cli._run import compiled, told_warnings
 
     started = run.state.started
     if started is not None and started.recipe == SUITE:
-        from kept.ui.cli.agent_optimize import resumed_suite
+        from kept.ui.cli.agent import resumed_suite
 
         return told_warnings(resumed_suite(run, spec, settings))
     if started is not None and started.recipe == EVAL:
@@ -106,14 +106,13 @@ def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
 
         wanted, told = Wanted.of(started.facts[EVAL]), cast("dict[str, Any]", started.facts[EVAL])
         if told.get("kind") == "skill":
-            from kept.recipes.skill.measuring import compile_measure
+            from kept.recipes.skill.measure import compile_measure
 
             folder = Path(str(started.facts["folder"]))
             return told_warnings(compile_measure(spec, wanted, settings, folder=folder))
         return told_warnings(compile_sweep(spec, wanted, settings))
     if started is not None and started.recipe == COORDINATE:
-        from kept.recipes.agent_config.coordinate import compile_coordinate
-        from kept.recipes.agent_config.tuning import Tuning
+        from kept.recipes.agent_config.tune import Tuning, compile_coordinate
 
         tuning, began = Tuning.of(started.facts[COORDINATE], run.moved), run.state.fact("gate")
         return told_warnings(compile_coordinate(spec, settings, began, tuning=tuning))
@@ -124,7 +123,7 @@ def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
         return told_warnings(compile_skill(spec, settings, began, folder=folder))
     if started is None or started.recipe != COMPARE:
         return compiled(spec, settings, run.state.fact("gate"))
-    from kept.recipes.compare.compare import Asked, compile_comparison
+    from kept.recipes.compare.compile import Asked, compile_comparison
 
     return told_warnings(compile_comparison(Asked.of(started.facts), settings))
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import json_option
+from kept.ui.cli._command import Command, json_option
 
 if TYPE_CHECKING:
     from kept.results.compare import Comparison
@@ -86,8 +85,8 @@ def _answers(folder: Path) -> str:
 
 def _totals(folder: Path) -> str:
     """What came of measuring."""
-    from kept.ui.cli.evaluated import read_sweep
-    from kept.ui.report.test_report import totals
+    from kept.ui.cli.eval import read_sweep
+    from kept.ui.report.eval_report import totals
 
     sweep = read_sweep(folder, traces=False)
     return totals(sweep) if sweep is not None else ""
@@ -95,9 +94,9 @@ def _totals(folder: Path) -> str:
 
 def _ending(folder: Path) -> tuple[str, str]:
     """How an agent run ended, and what its task was."""
-    from kept.core.words import one_line
+    from kept.core.text import one_line
     from kept.orchestrator.loss import run_loss
-    from kept.recipes.agent_run.agent_reading import agent_run_of
+    from kept.recipes.agent_run.journal_view import agent_run_of
     from kept.store.reader import Run
 
     with Run(folder) as run:
@@ -109,7 +108,7 @@ def _ending(folder: Path) -> tuple[str, str]:
 
 def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     from kept.core.plan import AGENT_RUN, COMPARE, EVAL, REFINE
-    from kept.ui.cli.names import path_from_here
+    from kept.ui.cli._command import path_from_here
     from kept.ui.report.format import number
 
     if row.refinement:

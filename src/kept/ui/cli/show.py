@@ -1,17 +1,75 @@
-"""`kept show [RUN] [CASE]`."""
+"""`kept report [RUN]`.
+
+`kept show [RUN] [CASE]`.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import json_option, run_argument, step_option
+from kept.ui.cli._command import Command, json_option, run_argument, step_option
 
 if TYPE_CHECKING:
     from kept.store.reader import Run
     from kept.store.run_index import RunRow
     from kept.ui.report.eval_results import Sweep
+
+
+@click.command(
+    cls=Command, examples=("kept report", "kept report last --json", "kept report last --html")
+)
+@run_argument
+@json_option
+@click.option("--html", is_flag=True, help="Write the run's page to report.html, one file.")
+def report(run: str, as_json: bool, html: bool) -> None:
+    """Print the report of a run.
+
+    What was asked, what came of it, each kept change with its evidence, what was refused and why,
+    what it took, and what the figures do not show. Written anew to report.md in the run's folder.
+    With --html, the page that `kept view` shows of it as one file, which opens anywhere. RUN is an
+    id, the start or end of one, a folder, or `last`.
+    """
+    from kept.ui.cli import _output
+    from kept.ui.cli._command import path_from_here
+    from kept.ui.cli._open_run import open_run
+    from kept.ui.report.json import as_json as document
+    from kept.ui.report.markdown import markdown, write_report
+
+    past = open_run(run)
+    if html:
+        past.close()
+        _write_page(past.folder)
+        return
+    try:
+        text = write_report(past)
+    except OSError as error:
+        # a run may be looked at where nothing can be written
+        path = path_from_here(past.folder / "report.md")
+        _output.note(f"cannot write {path}: {error.strerror}")
+        text = markdown(past)
+    if as_json:
+        _output.document(document(past))
+    else:
+        _output.answer(_output.visible(text).removesuffix("\n"))
+    past.close()
+
+
+def _write_page(folder: Path) -> None:
+    """The page beside the report, and where it is."""
+    from kept.errors import SetupError
+    from kept.store.candidate_files import write_file
+    from kept.ui.cli import _output
+    from kept.ui.cli._command import path_from_here
+    from kept.ui.cli.view import pages
+
+    path = folder / "report.html"
+    text = pages().export(folder)
+    try:
+        write_file(path, text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise SetupError(f"cannot write {path}: {error.strerror}") from error
+    _output.answer(path_from_here(path))
 
 
 @click.command(
@@ -78,7 +136,7 @@ def _show_run(name: str, as_json: bool) -> None:
         return
     sweep, told, refined = sweep_of(past), summary(past), None
     if past.recipe == REFINE:
-        from kept.ui.cli.refined import refined_of
+        from kept.ui.cli._refine_run import refined_of
 
         refined = refined_of(past)
     past.close()
@@ -94,9 +152,9 @@ def _show_run(name: str, as_json: bool) -> None:
 
 def _show_agent_run(run: "Run", iteration: "RunRow | None", as_json: bool) -> None:
     from kept.errors import SetupError
-    from kept.orchestrator.document import agent_run_json, agent_run_text
-    from kept.recipes.agent_run.agent_reading import agent_run_of
-    from kept.recipes.refine.refine_reading import iteration_of
+    from kept.orchestrator.events import agent_run_json, agent_run_text
+    from kept.recipes.agent_run.journal_view import agent_run_of
+    from kept.recipes.refine.request import iteration_of
     from kept.ui.cli import _output
 
     record = agent_run_of(run) if iteration is None else iteration_of(run, iteration.id)
@@ -112,8 +170,8 @@ def _show_agent_run(run: "Run", iteration: "RunRow | None", as_json: bool) -> No
 
 def _show_sweep(sweep: "Sweep", folder: Path, as_json: bool) -> None:
     from kept.ui.cli import _output
-    from kept.ui.cli.evaluated import evaluated_text
-    from kept.ui.report.test_report import document
+    from kept.ui.cli.eval import evaluated_text
+    from kept.ui.report.eval_report import document
 
     if as_json:
         _output.document({"folder": str(folder.resolve()), **document(sweep)})
@@ -126,9 +184,9 @@ def _show_case(name: str, case: str, traces: bool, as_json: bool) -> None:
     from kept.run import is_agent, is_sweep, is_training
     from kept.ui.cli import _output
     from kept.ui.cli._open_run import open_run
-    from kept.ui.cli.evaluated import case_text
+    from kept.ui.cli.eval import case_text
+    from kept.ui.report.eval_report import document
     from kept.ui.report.eval_results import sweep_of
-    from kept.ui.report.test_report import document
 
     past = open_run(
         name, lambda folder: any(is_(folder) for is_ in (is_sweep, is_training, is_agent))
@@ -162,8 +220,7 @@ def _show_case(name: str, case: str, traces: bool, as_json: bool) -> None:
 def _show_spoken(run: "Run", who: str, as_json: bool) -> None:
     """What one of an agent run said and used."""
     from kept.errors import SetupError
-    from kept.recipes.agent_run.agent_reading import agent_run_of
-    from kept.recipes.agent_run.agent_traces import people_of, spoken, spoken_json
+    from kept.recipes.agent_run.journal_view import agent_run_of, people_of, spoken, spoken_json
     from kept.ui.cli import _output
     from kept.ui.cli._render import spoken_text
 
@@ -185,7 +242,7 @@ def _show_rollouts(run: "Run", case: str, traces: bool, as_json: bool) -> None:
     from kept.errors import SetupError
     from kept.ui.cli import _output
     from kept.ui.cli._render import rollouts_text
-    from kept.ui.report.case import MOST, case_json, case_rollouts, cases_like, some_cases
+    from kept.ui.report.step import MOST, case_json, case_rollouts, cases_like, some_cases
 
     with run:
         like = cases_like(run, case)
@@ -201,12 +258,11 @@ def _show_rollouts(run: "Run", case: str, traces: bool, as_json: bool) -> None:
 
 
 def _show_step(name: str, step: int, traces: bool, save: Path | None, as_json: bool) -> None:
-    from kept.core.words import count
+    from kept.core.text import count
     from kept.ui.cli import _output
     from kept.ui.cli._open_run import check_step, open_run
     from kept.ui.cli._render import step_text
-    from kept.ui.report.left import save_left
-    from kept.ui.report.step import step_detail, step_json
+    from kept.ui.report.step import save_left, step_detail, step_json
 
     past = open_run(name)
     check_step(past, step)

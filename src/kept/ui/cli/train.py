@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import gain_option, json_option, no_cache_option, quiet_option
+from kept.ui.cli._command import Command, gain_option, json_option, no_cache_option, quiet_option
 
 if TYPE_CHECKING:
     from kept.core.plan import Plan
-    from kept.recipes.recipes import Compiled
+    from kept.recipes.base import Compiled
 
 
 @click.command(
@@ -48,13 +47,11 @@ def train(
     when the gate says that it is better. Every key of the config is a flag, as in --batch_size 40,
     and any number of them may stand behind --cfg-options, as in train.batch_size=40.
     """
-    from kept.evaluators.environments.finding import option_names
+    from kept.evaluators.environments.registry import option_names
     from kept.recipes.skill.compile import compile_skill
-    from kept.recipes.skill.inherit import find_config
-    from kept.recipes.skill.names import flags_of
+    from kept.recipes.skill.config_keys import find_config, flags_of
     from kept.store.home import Home
-    from kept.ui.cli.compiling import told_warnings
-    from kept.ui.cli.sitting import How, start_run
+    from kept.ui.cli._run import How, start_run, told_warnings
 
     name, words = config_of(name, words)
     given = flags_of(words, options=option_names)
@@ -102,8 +99,8 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
     from kept.core.case import SPLITS
     from kept.core.forecast import forecast
     from kept.core.schedules.epochs import Epochs
-    from kept.core.schedules.schedule import Pooling
-    from kept.core.words import count
+    from kept.core.schedules.round_robin import Pooling
+    from kept.core.text import count
 
     schedule = plan.schedule.inner if isinstance(plan.schedule, Pooling) else plan.schedule
     assert isinstance(schedule, Epochs), "a run that trains goes epoch by epoch"
@@ -135,7 +132,7 @@ def judge_rows(plan: "Plan", rollouts: int) -> list[tuple[str, str]]:
 def check_place(plan: "Plan") -> None:
     """Refuse a folder that cannot be written to, or that holds another run, before it costs."""
     from kept.errors import SetupError
-    from kept.store.files import named_place, open_folder
+    from kept.store.candidate_files import named_place, open_folder
 
     place = Path(str(plan.facts["results"]))
     try:

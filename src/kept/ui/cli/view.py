@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from kept.ui.cli.command import Command
-from kept.ui.cli.options import json_option
+from kept.ui.cli._command import Command, json_option
 
 GROUP = "kept.pages"
 """The entry point by which the pages are found: this package does not import them."""
@@ -32,8 +31,8 @@ def view(run: str | None, port: int, no_browser: bool, as_json: bool) -> None:
     import webbrowser
 
     from kept.ui.cli import _output
-    from kept.ui.cli.garbage import settled
-    from kept.ui.cli.log import show_log
+    from kept.ui.cli._command import show_log
+    from kept.ui.cli.main import settled
 
     show_log()
     home, path = _place(run)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kept.core.budget import Spend
-from kept.gates.planning import Forecast
+from kept.gates.compare import Forecast
 from kept.results.compare import Comparison, Line, Planned
 
 

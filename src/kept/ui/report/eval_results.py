@@ -9,7 +9,7 @@ from math import inf
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, cast
 
-from kept.core.exchange import CASE, EXPECTED, PASSED, Exchange, exchanges_of
+from kept.core.llm import CASE, EXPECTED, PASSED, Exchange, exchanges_of
 from kept.core.objective import Direction
 from kept.core.plan import EVAL, PASS_AT
 from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kept.core.budget import Spend
+from kept.core.text import count, no_better, one_line
 from kept.core.verdict import FOLLOWED
-from kept.core.words import count, no_better, one_line
 from kept.results.summary import Summary
 from kept.ui.report.compare import title
 

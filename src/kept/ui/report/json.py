@@ -7,13 +7,12 @@ from kept.core.event import StepClosed
 from kept.core.plan import AGENT_RUN
 from kept.results.summary import StepLine, Summary, summary
 from kept.store.reader import Run
-from kept.ui.report.caveats import caveats
-from kept.ui.report.changes import step_diff
+from kept.ui.report.diffs import step_diff
+from kept.ui.report.eval_report import document as sweep_document
 from kept.ui.report.eval_results import sweep_of
 from kept.ui.report.failures import failures
-from kept.ui.report.outlook import conclusion, doubt_of
-from kept.ui.report.race import raced
-from kept.ui.report.test_report import document as sweep_document
+from kept.ui.report.markdown import caveats
+from kept.ui.report.race import conclusion, doubt_of, raced
 
 SCHEMA = 1
 """Version of these documents; a field may be added within one, never renamed."""
@@ -55,7 +54,7 @@ def headline(told: Summary) -> dict[str, Any]:
 def as_json(run: Run) -> dict[str, Any]:
     """Everything that the page tells."""
     if run.recipe == AGENT_RUN:
-        from kept.recipes.agent_run.agent_run import agent_run_document
+        from kept.recipes.agent_run.journal_view import agent_run_document
 
         return {"schema": SCHEMA, "run": run.id, **agent_run_document(run)}
     if (sweep := sweep_of(run)) is not None:

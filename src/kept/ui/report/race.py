@@ -1,13 +1,202 @@
-"""What a race asked, of which cases, what it heard, and what error it risked."""
+"""What a race could not tell, what would settle it, and the command that goes on.
 
-from collections.abc import Iterator, Sequence
+What a race asked, of which cases, what it heard, and what error it risked.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import NamedTuple
 
-from kept.core.final import ENTERED
-from kept.core.pool import MERGE
-from kept.core.words import count
-from kept.gates.ties import TIE
+from kept.core.near_misses import ENTERED
+from kept.core.plan import COMPARE
+from kept.core.proposal import MERGE
+from kept.core.text import count
+from kept.gates._common import TIE
+from kept.gates._statistics import Spread, cases_needed, student
 from kept.results.summary import StepLine, Summary
+
+LIMITS = {
+    "iterations": "max_iterations",
+    "minutes": "max_minutes",
+    "usd": "max_usd",
+    "rollouts": "max_rollouts",
+}
+"""Reasons to stop that are a limit of the budget, and which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Facts of a run that its conclusion rests on; a `Summary` has them too."""
+
+    recipe: str
+    gate: str
+    status: str
+    cases: Mapping[str, int]
+    seed_value: float | None
+    improved: bool
+    steps: tuple[StepLine, ...]
+    claim_gain: float | None
+    claim_low: float | None
+    claim_high: float | None
+    comparison: None = None
+
+
+POWER = 2.04
+"""Cases for an interval above 0 in four runs of five, over those for one run of two.
+
+It is ((1.96 + 0.84) / 1.96)², by the quantiles of the normal distribution.
+"""
+
+
+class Doubt(NamedTuple):
+    """What came nearest to a proof, and had none."""
+
+    step: int
+    gain: float
+    low: float
+    high: float
+    cases: int
+    """That were looked at."""
+    wanted: int | None
+    """Deciding cases that would prove such a gain in four runs of five; None where none would."""
+    rollouts: int
+    """What a proof on so many would take."""
+
+
+def doubt_of(told: Summary | Outcome) -> Doubt | None:
+    """The nearest miss of a race that ended without a proof; None where nothing came near one."""
+    proven = max((row.step for row in told.steps if row.best), default=-1)
+    tried = [row for row in told.steps if row.step > proven and "alpha_promote" in row.numbers]
+    near = [row for row in tried if row.numbers["gain"] > 0 and "low" in row.numbers]
+    if not near:
+        return None
+    row = min(near, key=lambda row: row.numbers["p"])
+    cases = int(row.numbers.get("cases", told.cases.get("holdout", 0)))
+    return _doubt(row, cases) if cases > 1 else None
+
+
+def _doubt(row: StepLine, cases: int) -> Doubt:
+    gain, low, high = (row.numbers[name] for name in ("gain", "low", "high"))
+    # not by the interval, which counts cases that nobody saw: a proof does not
+    error = gain / student(1 - row.numbers["p"], cases - 1)
+    # by cases alone: how much of it further passes would take away, the verdict does not say
+    spread = Spread(noise=0.0, effect=(error * sqrt(cases)) ** 2)
+    # the next proof of a run has half as much to risk
+    wanted = cases_needed(spread, gain, 1, row.numbers["alpha_promote"] / 2)
+    passes = row.numbers.get("passes", 1.0)
+    return Doubt(row.step, gain, low, high, cases, wanted, int(2 * passes * (wanted or 0)))
+
+
+def cannot_tell(told: Summary) -> Iterator[str]:
+    """The nearest miss in words, with what would settle it."""
+    doubt = doubt_of(told)
+    if doubt is None:
+        return
+    shown = f"{doubt.gain:+.3f} ({doubt.low:+.3f} … {doubt.high:+.3f})"
+    words = f"step {doubt.step} may be better, {shown}, and that is not proven"
+    cases = doubt.cases
+    if doubt.wanted is None or doubt.wanted <= cases:
+        yield f"{words}; there is another proof when something new is kept"
+        return
+    price = told.spend.usd_a_rollout
+    cost = f"{doubt.rollouts:,} rollouts" + (f", ${price * doubt.rollouts:.2f}" if price else "")
+    more = f"about {doubt.wanted:,} deciding cases would tell, where there are {cases}"
+    yield f"{words}: if that is its gain, {more} ({cost} for the proof)"
+
+
+def conclusion(told: Summary | Outcome) -> str:
+    """What may be concluded from a run, in a sentence; empty where its answer says it already."""
+    screened = any("screen_gain" in row.numbers for row in told.steps)
+    measured = screened or any(row.value is not None for row in told.steps)
+    judged = told.seed_value is not None and measured
+    if told.comparison is not None or told.recipe not in ("artifact", "function") or not judged:
+        return ""
+    holdout, test = (told.cases.get(split, 0) for split in ("holdout", "test"))
+    if not told.improved:
+        return _nothing_better(told, holdout)
+    if not told.cases:
+        return "Better in the runs made here; without cases nothing says how it does on others."
+    once = "" if told.gate == "race" else " in one evaluation"
+    better = f"Better{once} on the {deciding_cases(told)}"
+    tests = count(test, "test case")
+    gain, low, high = told.claim_gain, told.claim_low, told.claim_high
+    if not test:
+        return f"{better}, which also chose it: add test cases to say by how much."
+    if gain is None:
+        return f"{better}; the {tests} were not read, so nothing says by how much."
+    if high is not None and high < 0:
+        return f"{better}, but worse on {tests}: compare both on more cases before you adopt it."
+    if low is not None and high is not None and low > 0:
+        return f"{better}, and by {low:.3f} to {high:.3f} on {tests} that nothing was tuned on."
+    if gain <= 0:
+        return f"{better}; {tests} show no gain: add more before you rely on it."
+    few = f"{better}; {tests} are too few to say by how much"
+    return f"{few}: add about {_more_cases(test, gain, low, high)}."
+
+
+def deciding_cases(told: Summary | Outcome) -> str:
+    """`30 holdout cases`, or `48 train and holdout cases` where alternatives met in a final."""
+    splits = ("train", "holdout") if any(ENTERED in s.numbers for s in told.steps) else ("holdout",)
+    cases = sum(told.cases.get(split, 0) for split in splits)
+    return count(cases, f"{' and '.join(splits)} case")
+
+
+def _nothing_better(told: Summary | Outcome, holdout: int) -> str:
+    if told.status != "finished":
+        return ""
+    doubt = doubt_of(told)
+    if doubt is not None and doubt.wanted is not None and doubt.wanted > doubt.cases:
+        more = _rounded_up(doubt.wanted - doubt.cases)
+        few = f"{count(doubt.cases, 'case')} are too few to tell: add about {more}"
+        return f"Step {doubt.step} may be better; {few}."
+    if holdout and all(row.value is None for row in told.steps):
+        train = count(told.cases.get("train", 0), "train case")
+        tried = f"to be tried on the {count(holdout, 'holdout case')}"
+        return f"No proposal did well enough on the {train} {tried}."
+    where = f" on the {deciding_cases(told)}" if holdout else ""
+    return f"No proposal was shown to be better than the seed{where}."
+
+
+def _more_cases(cases: int, gain: float, low: float | None, high: float | None) -> int:
+    """Cases to add so that the interval of such a gain ends above 0 in four runs of five."""
+    if low is None or high is None:
+        return max(8, cases)
+    half = max(gain - low, (high - low) / 2)
+    return _rounded_up(max(1, ceil(POWER * cases * (half / gain) ** 2) - cases))
+
+
+def _rounded_up(number: int) -> int:
+    """A number that is an estimate, to tens from 20 on."""
+    return number if number < 20 else -(-number // 10) * 10
+
+
+def go_on(told: Summary) -> str:
+    """How to go on with a run that was cut short, or that used up its budget; else nothing."""
+    kind = told.stopped.kind if told.stopped is not None else ""
+    limit = LIMITS["iterations"] if no_step_left(told) else LIMITS.get(kind, "")
+    more = _whole(2 * told.budget[limit]) if limit in told.budget else None
+    if not told.resumable and more is None:
+        return ""
+    called = {"function": "optimize", COMPARE: "" if told.spec else "compare"}.get(told.recipe)
+    if called:
+        budget = "" if more is None else f"budget=kept.Budget({limit}={more}), "
+        return f'`kept.{called}(..., {budget}resume="{told.run}")` goes on with it.'
+    command = f"kept resume {told.run}"
+    if more is None:
+        return f"`{command}` goes on where it stopped."
+    return f"`{command} --set budget.{limit}={more}` goes on with twice the limit."
+
+
+def no_step_left(told: Summary) -> bool:
+    """Whether a resume could do nothing, as every iteration is used and judged."""
+    most = told.budget.get("max_iterations")
+    return most is not None and len(told.steps) >= most and not told.open
+
+
+def _whole(number: float) -> float | int:
+    """A whole number without a point, which a spec may insist on."""
+    return int(number) if number == int(number) else number
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,18 @@
-"""All there is of one step, closed or open."""
+"""All there is of one step, closed or open.
 
+All rollouts of one case in a run that has steps, the last first.
+
+What the programs of a step left behind, written to a folder for a person to look at.
+"""
+
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from kept.core.edit import Edit, SetValue
+from kept.core.event import Stage, StepRecords, stages_of
 from kept.core.proposal import (
     Claim,
     Measure,
@@ -19,12 +27,13 @@ from kept.core.proposal import (
 )
 from kept.core.rollout import Job, TraceItem
 from kept.core.score import Outcome
-from kept.core.stage import Stage, StepRecords, stages_of
+from kept.errors import SetupError
 from kept.results.summary import StepLine, line_of, objective_from
-from kept.store.glance import OpenNow
+from kept.store.candidate_files import write_below
+from kept.store.overview import OpenNow
 from kept.store.reader import Run
 from kept.store.step_index import answered_step, opened_step
-from kept.ui.report.changes import step_diff
+from kept.ui.report.diffs import step_diff
 from kept.ui.report.json import step_row
 
 
@@ -205,3 +214,78 @@ def rollout_json(rollout: StepRollout) -> dict[str, Any]:
         "tries": outcome.tries,
         "trace": [asdict(item) for item in rollout.trace],
     }
+
+
+TRACED = 3
+"""Rollouts that are told from beginning to end where nobody asks for all of them."""
+
+MOST = 5
+"""Cases that are named where one is meant that there is not."""
+
+
+def case_rollouts(run: Run, case: str, *, traces: bool = False) -> tuple[StepRollout, ...]:
+    """Every rollout of a case, the last first; without `traces`, only the last few have theirs."""
+    found = [(step, job, outcome) for step, job, outcome in run.rollouts() if job.case_id == case]
+    made: dict[str | None, int] = {}
+    for closed in run.state.closed:
+        made.setdefault(closed.candidate, closed.step)
+    rows: list[StepRollout] = []
+    for n, (step, job, outcome) in enumerate(reversed(found)):
+        trace = run.trace(outcome.trace) if outcome.trace and (traces or n < TRACED) else ()
+        # whose it is, not who asked for it: a later step may look at what an earlier one made
+        by = made.get(job.candidate_id, step)
+        side = "seed" if job.candidate_id == run.state.seed else f"step {by}"
+        rows.append(StepRollout(job, side, outcome, trace))
+    return tuple(rows)
+
+
+def cases_like(run: Run, name: str) -> list[str]:
+    """The case of this name; else all whose names begin so."""
+    jobs = (job.case_id for _, job, _ in run.rollouts())
+    found = dict.fromkeys(case for case in jobs if case.startswith(name))
+    return [name] if name in found else list(found)
+
+
+def some_cases(run: Run, most: int = MOST) -> list[str]:
+    """A few of the cases that were run."""
+    found: dict[str, None] = {}
+    for _, job, _ in run.rollouts():
+        found[job.case_id] = None
+        if len(found) == most:
+            break
+    return list(found)
+
+
+def case_json(rollouts: tuple[StepRollout, ...]) -> list[dict[str, Any]]:
+    """The same as a document."""
+    return [rollout_json(rollout) for rollout in rollouts]
+
+
+OUTPUT = "output.txt"
+
+
+def save_left(run: Run, detail: StepDetail, folder: Path) -> int:
+    """Write a folder for the proposal and for each rollout; how many that were.
+
+    Each has the files that were left and, in `output.txt`, what was said in the end. Functions and
+    models leave nothing.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SetupError(
+            f"{folder} is there already", hint="name a folder that is not, or is empty"
+        )
+    names = {
+        rollout.job.scope: f"{rollout.side}-{rollout.job.purpose}-{rollout.job.case_id}"
+        f"-{rollout.job.repeat}"
+        for rollout in detail.rollouts
+    }
+    names[proposal_scope(detail.step)] = "proposal"
+    # of several tries the last
+    found = dict(run.executions(names))
+    try:
+        for scope, rollout in found.items():
+            files = {**rollout.files, OUTPUT: rollout.output.encode("utf-8", "surrogateescape")}
+            write_below(folder / re.sub(r"[^\w.-]", "_", names[scope]), files)
+    except OSError as error:
+        raise SetupError(f"cannot write to {folder}: {error.strerror}") from error
+    return len(found)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kept.recipes.importers.intake import write
+from kept.recipes.importers import write
 
 _HERE = Path(__file__).parent
 KINDS = ("prompt", "skill", "config", "code", "agent")

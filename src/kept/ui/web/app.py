@@ -17,21 +17,20 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from kept._version import __version__
-from kept.core.words import one_line
+from kept.core.text import one_line
 from kept.errors import KeptError, SetupError
-from kept.store.glance import Glance
+from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.ui.report.step import step_detail, step_json
-from kept.ui.web import cases_page, compare_page, live, numbers_page, run_page, runs_page, step_page
-from kept.ui.web.experiment_routes import add_experiments
-from kept.ui.web.kind import Asked, Kind
-from kept.ui.web.links import Links
-from kept.ui.web.refine_routes import add_refine
-from kept.ui.web.refusing import Refused
-from kept.ui.web.site import LINKS, Site
-from kept.ui.web.source import Runs
-from kept.ui.web.streaming import gone
-from kept.ui.web.templating import HERE
+from kept.ui.web import cases_page, run_page, run_source, runs_page, step_page, training_pages
+from kept.ui.web import cases_page as compare_page
+from kept.ui.web.auth import Refused
+from kept.ui.web.experiments import add_experiments
+from kept.ui.web.refine_pages import add_refine
+from kept.ui.web.run_page import Asked, Kind
+from kept.ui.web.run_source import Runs
+from kept.ui.web.site import LINKS, Site, gone
+from kept.ui.web.templates import HERE, Links
 
 log = logging.getLogger("kept")
 
@@ -222,7 +221,7 @@ def _add_looks(app: FastAPI, site: Site) -> None:
     def numbers(run: str) -> HTMLResponse:
         past, told, kind = site.opened(run)
         past.close()
-        view = numbers_page.numbers_view(told, LINKS)
+        view = training_pages.numbers_view(told, LINKS)
         head = run_page.top(told, kind)
         return site.page("numbers.html", title=f"numbers of {run}", **head, **view)
 
@@ -264,11 +263,15 @@ def _add_events(app: FastAPI, site: Site) -> None:
     # they never end, so they are none of the API that a program would go through
     @app.get("/events", include_in_schema=False)
     async def events(request: Request) -> StreamingResponse:
-        look = live.stream(lambda: live.list_mark(site.runs), live.EVERY_LIST, gone(request))
+        look = run_source.stream(
+            lambda: run_source.list_mark(site.runs), run_source.EVERY_LIST, gone(request)
+        )
         return StreamingResponse(look, media_type="text/event-stream")
 
     @app.get("/runs/{run}/events", include_in_schema=False)
     async def run_events(run: str, request: Request) -> StreamingResponse:
         folder: Path = site.runs.folder(run)
-        look = live.stream(lambda: live.run_mark(folder), live.EVERY, gone(request))
+        look = run_source.stream(
+            lambda: run_source.run_mark(folder), run_source.EVERY, gone(request)
+        )
         return StreamingResponse(look, media_type="text/event-stream")

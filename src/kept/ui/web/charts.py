@@ -1,17 +1,103 @@
-"""The pictures of a run: trajectory, spend, sparkline, bars of differences."""
+"""Drawing: elements as text in which everything is escaped. No style attribute, for the policy.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+The pictures of a run: trajectory, spend, sparkline, bars of differences.
+
+A loss with its parts: one that fell because less budget was used is no better deliverable.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from math import ceil, floor, isfinite, log10
 from typing import NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from kept.core.words import count
-from kept.store.glance import Glance
+from kept.core.text import count
+from kept.store.overview import Glance
 from kept.store.step_index import SPENT, StepRow
 from kept.ui.report.format import duration
-from kept.ui.web.figures import figure, money, signed, thousands
-from kept.ui.web.svg import Axis, dots, drawing, link, polyline, spread, tag
+from kept.ui.web.templates import figure, money, signed, thousands
+
+
+def tag(name: str, *inside: Markup | str, **attributes: object) -> Markup:
+    """An element; `class_` is the attribute `class`, and `_` in names is `-`."""
+    head = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    body = "".join(escape(part) for part in inside)
+    # names of elements and attributes are ours, and the rest is escaped above
+    return Markup(f"<{name}{head}>{body}</{name}>")
+
+
+def _short(value: object) -> object:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
+
+
+def drawing(width: int, height: int, title: str, inside: Iterable[Markup], class_: str) -> Markup:
+    """A picture with a name, for those who hear pages; one with links in it is no mere picture."""
+    parts = list(inside)
+    return tag(
+        "svg",
+        tag("title", title),
+        *parts,
+        viewBox=f"0 0 {width} {height}",
+        class_=class_,
+        role="group" if any("<a " in part for part in parts) else "img",
+        aria_label=title,
+        xmlns="http://www.w3.org/2000/svg",
+    )
+
+
+class Axis(NamedTuple):
+    """From values to places."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """The place of a value, held inside."""
+        part = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+        return self.start + min(1.0, max(0.0, part)) * (self.end - self.start)
+
+    def ticks(self, most: int = 5) -> list[float]:
+        """Round values within."""
+        reach = self.high - self.low
+        if reach <= 0 or not isfinite(reach):
+            return [self.low]
+        raw = reach / most
+        size = 10 ** floor(log10(raw))
+        step = next((m * size for m in (1, 2, 5, 10) if m * size >= raw), 10 * size)
+        first = ceil(self.low / step)
+        return [n * step for n in range(first, floor(self.high / step + 1e-9) + 1)]
+
+
+def spread(values: Sequence[float], start: float, end: float, room: float = 0.06) -> Axis:
+    """An axis that holds all values, with some room on each side."""
+    known = [value for value in values if isfinite(value)]
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    pad = (high - low) * room or max(abs(high) * 0.1, 0.05)
+    return Axis(low - pad, high + pad, start, end)
+
+
+def polyline(points: Iterable[tuple[float, float]], class_: str) -> Markup:
+    """A line through points."""
+    return tag("path", d="M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), class_=class_)
+
+
+def dots(points: Iterable[tuple[float, float]], class_: str) -> Markup:
+    """Many points in one element, those on the same spot once."""
+    spots = dict.fromkeys((round(x), round(y)) for x, y in points)
+    return tag("path", d="".join(f"M{x} {y}h0" for x, y in spots), class_=class_)
+
+
+def link(href: str, words: str, *inside: Markup) -> Markup:
+    """What leads somewhere, with words for who points at it."""
+    return tag("a", tag("title", words), *inside, href=href, aria_label=words)
+
 
 WIDTH, HEIGHT = 960, 280
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 22, 26
@@ -331,3 +417,60 @@ def score_chart(
     ]
     first, last = figure(values[0][1]), figure(values[-1][1])
     return drawing(width, height, f"{words}: from {first} to {last}", inside, "chart")
+
+
+PARTS = {
+    "eval": ("metrics", 0.40),
+    "critique": ("critics", 0.30),
+    "gate_reject": ("refusals", 0.15),
+    "budget_burn": ("budget", 0.05),
+    "terminal": ("ending", 0.10),
+}
+"""What each part is of, and the most it can be."""
+
+BAR_WIDTH, BAR_HEIGHT = 240, 12
+
+
+class PartShown(NamedTuple):
+    """One part."""
+
+    name: str
+    word: str
+    value: float
+    most: float
+
+
+class LossShown(NamedTuple):
+    """A loss for people."""
+
+    total: float
+    parts: tuple[PartShown, ...]
+    bar: Markup
+
+
+def loss_shown(parts: Mapping[str, float], widest: float = 1.0) -> LossShown | None:
+    """A loss with its parts as a bar; None where nobody knows them."""
+    total = parts.get("total")
+    if total is None:
+        return None
+    rows = [
+        PartShown(name, word, parts[name], most)
+        for name, (word, most) in PARTS.items()
+        if name in parts
+    ]
+    scale = BAR_WIDTH / max(widest, total, 1e-9)
+    inside = [tag("rect", x=0, y=0, width=BAR_WIDTH, height=BAR_HEIGHT, rx=2, class_="track")]
+    x = 0.0
+    for row in rows:
+        width = max(0.0, row.value) * scale
+        title = tag("title", f"{row.word} {figure(row.value)} of at most {row.most:g}")
+        shade = f"part part-{row.name.replace('_', '-')}"
+        inside += [tag("rect", title, x=x, y=0, width=width, height=BAR_HEIGHT, class_=shade)]
+        x += width
+    if not rows:
+        inside += [
+            tag("rect", x=0, y=0, width=total * scale, height=BAR_HEIGHT, class_="part whole")
+        ]
+    words = ", ".join(f"{row.word} {figure(row.value)}" for row in rows)
+    title = f"loss {figure(total)}: {words}" if words else f"loss {figure(total)}"
+    return LossShown(total, tuple(rows), drawing(BAR_WIDTH, BAR_HEIGHT, title, inside, "lossbar"))

@@ -5,15 +5,15 @@ its page. Until it has one it is shown as any run with steps.
 """
 
 from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, SUITE
-from kept.core.words import count
+from kept.core.text import count
 from kept.results.compare import comparison_of
-from kept.store.glance import Glance
+from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.ui.report.compare import interval, sentences, title
 from kept.ui.report.eval_results import Sweep, sweep_of
-from kept.ui.web import agent_page, refinement_page, suite_page, training_page
-from kept.ui.web.figures import figure
-from kept.ui.web.kind import Asked, Kind, View
+from kept.ui.web import agent_pages, training_pages
+from kept.ui.web.run_page import Asked, Kind, View
+from kept.ui.web.templates import figure
 
 PAGE = 100
 _STATUSES = ("all", "failed", "errored", "passed", "scored")
@@ -71,21 +71,21 @@ def _comparison_headline(run: Run, told: Glance) -> str:
 KINDS = {
     "artifact": Kind("loop"),
     COORDINATE: Kind("tuning"),
-    SKILL: Kind("training", "run_training.html", training_page.body),
-    SUITE: Kind("prompts", "run_suite.html", suite_page.body),
+    SKILL: Kind("training", "run_training.html", training_pages.body),
+    SUITE: Kind("prompts", "run_suite.html", agent_pages.suite_body),
     REFINE: Kind(
         "refinement",
         "run_refine.html",
-        refinement_page.body,
+        agent_pages.refinement_body,
         refinable=True,
-        step=refinement_page.step,
+        step=agent_pages.step,
     ),
     AGENT_RUN: Kind(
         "agent",
         "run_agent.html",
-        agent_page.body,
-        agent_page.result,
-        agent_page.headline,
+        agent_pages.agent_body,
+        agent_pages.result,
+        agent_pages.headline,
         steps=False,
         refinable=True,
     ),

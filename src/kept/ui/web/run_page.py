@@ -1,21 +1,26 @@
-"""The page of a run: what every kind of run has, before what its kind adds."""
+"""The page of a run: what every kind of run has, before what its kind adds.
+
+How runs of one recipe are shown: what a row of `kinds` is made of.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 from weakref import WeakKeyDictionary
 
-from kept.core.schedules.schedule import OF_THE_RUN
+from kept.core.schedules.round_robin import OF_THE_RUN
+from kept.core.text import count, no_better, one_line
 from kept.core.verdict import FOLLOWED, gain_in
-from kept.core.words import count, no_better, one_line
 from kept.results.summary import line_of, objective_from
-from kept.store.glance import Glance
-from kept.store.run_index import nearest_limit
+from kept.store.overview import Glance
+from kept.store.reader import Run
+from kept.store.run_index import RunRow, nearest_limit
 from kept.store.step_index import StepRow
 from kept.ui.report.format import duration
-from kept.ui.report.outlook import Outcome, conclusion, deciding_cases
+from kept.ui.report.race import Outcome, conclusion, deciding_cases
 from kept.ui.web.charts import meter, spend_chart, trajectory
-from kept.ui.web.figures import figure, gained, money, share, signed, span, thousands
-from kept.ui.web.links import Links
+from kept.ui.web.templates import Links, figure, gained, money, share, signed, span, thousands
 
 PAGE = 50
 """Steps on a page of the table."""
@@ -342,3 +347,47 @@ def progress(told: Glance) -> str:
     """How far it is, in words; empty without a limit."""
     name, part = nearest_limit(told)
     return f"{share(min(1.0, part))} of {name}" if name else ""
+
+
+View = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a long body is to be shown."""
+
+    show: str = "all"
+    page: int = 1
+
+
+def no_body(run: Run, told: Glance, asked: Asked) -> View:
+    """Nothing besides what every run has."""
+    return {}
+
+
+def steps_result(row: RunRow, folder: Path) -> str:
+    """How a run with steps reads in the list."""
+    if not row.steps and row.status != "running":
+        return row.reason
+    if row.seed_value is None:
+        return "no score yet" if row.status == "running" else "no score"
+    if row.keeps and row.best_value != row.seed_value:
+        return f"{row.metric} {figure(row.seed_value)} → {figure(row.best_value)}"
+    return f"{row.metric} {figure(row.seed_value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How runs of a recipe are shown."""
+
+    word: str
+    template: str = "run_steps.html"
+    body: Callable[[Run, Glance, Asked], View] = no_body
+    result: Callable[[RunRow, Path], str] = steps_result
+    headline: Callable[[Run, Glance], str] = field(default=lambda run, told: headline(told))
+    steps: bool = True
+    """Whether it has steps to list."""
+    refinable: bool = False
+    """Whether it has something to do with refinement."""
+    step: Callable[[Run, int, View], View] = field(default=lambda run, step, view: view)
+    """What it shows of a step, given what every step has."""

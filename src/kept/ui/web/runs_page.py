@@ -8,9 +8,9 @@ from markupsafe import Markup
 
 from kept.store.run_index import RunRow
 from kept.ui.web.charts import meter, sparkline
-from kept.ui.web.figures import figure, gained, share
 from kept.ui.web.kinds import kind_of
 from kept.ui.web.run_page import state_of
+from kept.ui.web.templates import figure, gained, share
 
 PAGE = 50
 

@@ -1,21 +1,25 @@
-"""What every request needs: the runs, the templates, who may act and what acts for them."""
+"""What every request needs: the runs, the templates, who may act and what acts for them.
 
+What streams and slow work need of the server.
+"""
+
+import asyncio
 import secrets
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from kept.store.glance import Glance
+from kept.store.overview import Glance
 from kept.store.reader import Run
+from kept.ui.web.auth import Refused
 from kept.ui.web.kinds import Kind, kind_of
-from kept.ui.web.links import Links
-from kept.ui.web.preferences import Store
-from kept.ui.web.refining import Refiner
-from kept.ui.web.refusing import Refused
-from kept.ui.web.seeds import Seeds
-from kept.ui.web.source import Runs
-from kept.ui.web.templating import environment, render
+from kept.ui.web.refine_jobs import Refiner, Store
+from kept.ui.web.refine_sessions import Seeds
+from kept.ui.web.run_source import Runs
+from kept.ui.web.templates import Links, environment, render
 
 LINKS = Links()
 FORM = "application/x-www-form-urlencoded"
@@ -68,3 +72,20 @@ def check_json(request: Request) -> None:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != "application/json":
         raise Refused(415, "this takes JSON", hint="send it as `content-type: application/json`")
+
+
+T = TypeVar("T")
+
+
+def gone(request: Request) -> Callable[[], Awaitable[bool]]:
+    """Whether nobody listens any more, or the server is about to end."""
+
+    async def look() -> bool:
+        return request.app.state.ending() or await request.is_disconnected()
+
+    return look
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Have it done beside the server, which goes on answering."""
+    return await asyncio.to_thread(work)

@@ -1,21 +1,148 @@
-"""The page of a step: what was proposed and why, what became of it, and what that rests on."""
+"""Two versions of a text side by side, with the words that differ marked.
+
+The page of a step: what was proposed and why, what became of it, and what that rests on.
+
+What happened inside a rollout, as a conversation.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
 from kept.core.event import StepClosed
+from kept.core.llm import CASE, EXPECTED, FAILURE, FINAL
 from kept.core.proposal import Proposal, Skip
+from kept.core.rollout import TraceItem
 from kept.core.score import Evaluation
-from kept.store.glance import Glance
+from kept.core.text import Change, changes
+from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.store.step_index import answered_step, closed_step
-from kept.ui.report.changes import sides_of
+from kept.ui.report.diffs import sides_of
 from kept.ui.report.step import StepDetail, StepRollout, step_detail
 from kept.ui.web.charts import differences, race_chart
-from kept.ui.web.diffing import side_by_side
-from kept.ui.web.figures import figure, signed, span
-from kept.ui.web.links import Links
 from kept.ui.web.run_page import step_line
+from kept.ui.web.templates import Links, figure, signed, span
+
+CONTEXT = 3
+"""Unchanged lines that are shown round a change."""
+MOST = 1200
+"""Rows of one file; more of them nobody reads on a page."""
+LONGEST = 4000
+"""Characters of a line whose words are still compared."""
+
+_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+
+
+class Piece(NamedTuple):
+    """A run of characters, marked where the other side lacks it."""
+
+    text: str
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of each side; None where that side has none."""
+
+    old: tuple[Piece, ...] | None
+    new: tuple[Piece, ...] | None
+    at: tuple[int, int]
+    """Line numbers; 0 where there is none."""
+    kind: str
+    """`same`, `changed`, `gone`, `added` or `skipped`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file, before and after."""
+
+    path: str
+    rows: tuple[Row, ...]
+    left_out: int
+    """Rows beyond the most that are shown."""
+
+
+def side_by_side(old: Mapping[str, str], new: Mapping[str, str]) -> list[FileChange]:
+    """Every file that differs."""
+    found: list[FileChange] = []
+    for path in sorted(old.keys() | new.keys()):
+        before, after = old.get(path, ""), new.get(path, "")
+        if before != after:
+            rows = list(_rows(before.splitlines(), after.splitlines()))
+            found.append(FileChange(path, tuple(rows[:MOST]), max(0, len(rows) - MOST)))
+    return found
+
+
+def _rows(old: Sequence[str], new: Sequence[str]) -> Iterator[Row]:
+    for group in _groups(changes(old, new)):
+        first, last = group[0], group[-1]
+        above = min(CONTEXT, first.start)
+        if first.start > above or first.new_start > above:
+            yield Row(None, None, (0, 0), "skipped")
+        a, b = first.start - above, first.new_start - above
+        for change in group:
+            yield from _same(old[a : change.start], (a, b))
+            a, b = change.end, change.new_end
+            at = (change.start, change.new_start)
+            yield from _changed(old[change.start : a], new[change.new_start : b], at)
+        yield from _same(old[last.end : last.end + CONTEXT], (last.end, last.new_end))
+
+
+def _groups(found: Iterator[Change]) -> Iterator[list[Change]]:
+    """Changes that are shown together: no more lines lie between two than belong to both."""
+    group: list[Change] = []
+    for change in found:
+        if group and change.start - group[-1].end > 2 * CONTEXT:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _same(lines: Sequence[str], at: tuple[int, int]) -> Iterator[Row]:
+    for n, line in enumerate(lines, 1):
+        yield Row(_plain(line), _plain(line), (at[0] + n, at[1] + n), "same")
+
+
+def _changed(old: Sequence[str], new: Sequence[str], at: tuple[int, int]) -> Iterator[Row]:
+    for n in range(max(len(old), len(new))):
+        one = old[n] if n < len(old) else None
+        other = new[n] if n < len(new) else None
+        lines = (at[0] + n + 1 if one is not None else 0, at[1] + n + 1 if other is not None else 0)
+        if one is None or other is None:
+            kind = "added" if one is None else "gone"
+            marked = tuple(None if s is None else (Piece(s, True),) for s in (one, other))
+            yield Row(marked[0], marked[1], lines, kind)
+        else:
+            yield Row(*_words(one, other), lines, "changed")
+
+
+def _words(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    if len(old) + len(new) > LONGEST:
+        return (Piece(old, True),), (Piece(new, True),)
+    one, other = _WORDS.findall(old), _WORDS.findall(new)
+    left: list[Piece] = []
+    right: list[Piece] = []
+    a = b = 0
+    for change in (*changes(one, other), Change(len(one), len(one), len(other), len(other))):
+        start, end, new_start, new_end = change
+        for side, words, at, to, upto in (
+            (left, one, a, start, end),
+            (right, other, b, new_start, new_end),
+        ):
+            side.extend([Piece("".join(words[at:to]), False)] if to > at else [])
+            side.extend([Piece("".join(words[to:upto]), True)] if upto > to else [])
+        a, b = end, new_end
+    return tuple(left), tuple(right)
+
+
+def _plain(line: str) -> tuple[Piece, ...]:
+    return (Piece(line, False),)
+
 
 BLOCK = 10
 """Draws of a block."""
@@ -228,3 +355,93 @@ def open_words(detail: StepDetail) -> str:
 def as_json(value: object) -> str:
     """Raw data, for people."""
     return json.dumps(value, indent=1, ensure_ascii=False, default=str)
+
+
+LONG = 20_000
+"""Characters of one item that are shown; the raw trace has all of it."""
+
+_TITLES = {
+    "system": "instructions",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    CASE: "input of the case",
+    EXPECTED: "expected",
+    FAILURE: "failed",
+    "metric": "measured",
+    "tools": "tools expected",
+    "stdout": "printed",
+    "stderr": "printed as errors",
+    "info": "note",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A tool that an assistant asked for."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One item of a conversation."""
+
+    role: str
+    """For its looks: one of the known roles, else `other`."""
+    title: str
+    text: str
+    uses: tuple[Use, ...] = ()
+    wrong: bool = False
+    final: bool = False
+    details: str = ""
+    """Whatever else is known of it, as JSON; empty where nothing is."""
+    cut: int = 0
+    """Characters left out."""
+
+
+def conversation(trace: Sequence[TraceItem]) -> list[Said]:
+    """A trace for people."""
+    return [_said(item) for item in trace]
+
+
+def _said(item: TraceItem) -> Said:
+    data = cast("Mapping[str, Any]", item.data)
+    role = item.role if item.role in _TITLES else "other"
+    title = _TITLES.get(item.role, item.role)
+    if item.role == "tool":
+        title = f"tool {data.get('name', '')}".strip()
+    if item.role == "metric":
+        title = _measure(data)
+    shown = ("tool_calls", "name", "wrong", FINAL)
+    rest = {name: value for name, value in data.items() if name not in shown}
+    return Said(
+        role=role,
+        title=title,
+        text=item.text[:LONG],
+        uses=_uses(data.get("tool_calls")),
+        wrong=bool(data.get("wrong")) or item.role == FAILURE or data.get("passed") is False,
+        final=bool(data.get(FINAL)),
+        details=json.dumps(rest, indent=1, ensure_ascii=False, default=str) if rest else "",
+        cut=max(0, len(item.text) - LONG),
+    )
+
+
+def _uses(calls: object) -> tuple[Use, ...]:
+    if not isinstance(calls, list):
+        return ()
+    found: list[Use] = []
+    for call in cast("list[object]", calls):
+        if isinstance(call, Mapping):
+            given = cast("Mapping[str, object]", call)
+            arguments = given.get("arguments", "")
+            words = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
+            found.append(Use(str(given.get("name", "")), words))
+    return tuple(found)
+
+
+def _measure(data: Mapping[str, Any]) -> str:
+    score = data.get("score")
+    value = f" {score:.3g}" if isinstance(score, int | float) else " not measured"
+    return f"measured {data.get('metric', '')}{value}"

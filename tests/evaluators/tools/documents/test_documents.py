@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from kept.core.model import Image
-from kept.evaluators.tools import excel, reading
-from kept.evaluators.tools.reading import kind_of, read_document
-from kept.evaluators.tools.unreadable import Unreadable
+from kept.core.llm import Image
+from kept.evaluators.tools import documents
+from kept.evaluators.tools.documents import Unreadable, kind_of, read_document
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
@@ -83,10 +82,10 @@ def saved(what: Any) -> bytes:
     return file.getvalue()
 
 
-def parsed(path: Path, **asked: Any) -> reading.Document:
+def parsed(path: Path, **asked: Any) -> documents.Document:
     """What `read_document` says, without a process."""
     kind = asked.pop("kind", None) or kind_of(path)
-    return reading.parse_document(path, kind, **asked)
+    return documents.parse_document(path, kind, **asked)
 
 
 def written(folder: Path, name: str, data: bytes | str) -> Path:
@@ -227,13 +226,13 @@ def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path):
 def test_a_large_file_is_refused_without_being_read(tmp_path: Path):
     path = tmp_path / "a.txt"
     with path.open("wb") as file:
-        file.truncate(reading.MOST_BYTES + 1024**3)
+        file.truncate(documents.MOST_BYTES + 1024**3)
     with pytest.raises(Unreadable, match=r"it has 1,088 MiB, and at most 64 MiB are read"):
         parsed(path)
 
 
 def test_a_file_that_says_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reading, "MOST_TEXT", 5)
+    monkeypatch.setattr(documents, "MOST_TEXT", 5)
     made = {"a.txt": b"longer", "a.html": b"<p>longer", "a.pdf": a_pdf("longer")}
     made |= {"a.docx": a_document(), "a.pptx": slides(), "a.xlsx": a_workbook()}
     for name, data in made.items():
@@ -244,7 +243,7 @@ def test_a_file_that_says_too_much_is_refused(tmp_path: Path, monkeypatch: pytes
 def test_a_sheet_that_claims_every_cell_there_is_is_not_gone_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(excel, "MOST_CELLS", 20_000)
+    monkeypatch.setattr(documents, "MOST_CELLS", 20_000)
     path = written(tmp_path, "a.xlsx", a_workbook())
     with pytest.raises(Unreadable, match="the sheet `Prices` has more than 20,000 cells"):
         parsed(path, range="A1:XFD1048576")
@@ -253,8 +252,8 @@ def test_a_sheet_that_claims_every_cell_there_is_is_not_gone_through(
 def test_an_archive_that_unfolds_to_too_much_is_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reading, "MOST_UNPACKED", 2 * 1024**2)
-    monkeypatch.setattr(reading, "MOST_XML", 1024**2)
+    monkeypatch.setattr(documents, "MOST_UNPACKED", 2 * 1024**2)
+    monkeypatch.setattr(documents, "MOST_XML", 1024**2)
     for name, words in (
         ("word/document.xml", " of XML, and at most 1"),
         ("a.png", ", and at most 2"),
@@ -303,7 +302,7 @@ def test_a_file_is_taken_apart_in_another_process_with_the_same_result(
 def test_a_file_that_takes_too_long_is_refused_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reading, "MOST_SECONDS", 0.5)
+    monkeypatch.setattr(documents, "MOST_SECONDS", 0.5)
     # the parser of pages takes the square of what is never closed
     for page in ("<a " * 300_000, "<!--" * 300_000, "<?" * 300_000):
         path = written(tmp_path, "a.html", page)
@@ -312,5 +311,5 @@ def test_a_file_that_takes_too_long_is_refused_in_time(
         ):
             read_document(path)
     # and the next file is none the worse for it
-    monkeypatch.setattr(reading, "MOST_SECONDS", 60.0)
+    monkeypatch.setattr(documents, "MOST_SECONDS", 60.0)
     assert read_document(written(tmp_path, "a.html", "<p>so")).text == "so"

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from kept.errors import SetupError
-from kept.evaluators.tools.retrieval.check import (
-    needs_embedder,
-    problems,
-    unsupported,
-    without_embedder,
-)
 from kept.evaluators.tools.retrieval.config import (
     Database,
     HierarchicalDocument,
     VectorStore,
     ingestion_of,
+)
+from kept.evaluators.tools.retrieval.tool import (
+    needs_embedder,
+    problems,
+    unsupported,
+    without_embedder,
 )
 from kept.testing import WordEmbedder
 from tests.evaluators.tools.retrieval.worlds import maker

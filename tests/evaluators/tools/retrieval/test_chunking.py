@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.evaluators.tools.retrieval.chunking import Section, by_heading, by_length, tokens
+from kept.evaluators.tools.retrieval.sources import Section, by_heading, by_length, tokens
 from tests.evaluators.tools.retrieval.worlds import HANDBOOK
 
 

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from kept.core.embedding import Embedded
+from kept.core.llm import Embedded
 from kept.core.rollout import FREE, Failure
 from kept.evaluators.tools.retrieval.index import Found
 from kept.evaluators.tools.retrieval.tool import Indexes
@@ -133,7 +133,7 @@ def test_two_runs_of_one_process_take_a_source_in_once(tmp_path: Path):
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from kept.models.config import ModelConfig
+from kept.models.providers import ModelConfig
 from kept.models.embeddings import make_embedder
 from kept.evaluators.tools.retrieval import Indexes, VectorStore
 

@@ -12,7 +12,7 @@ from kept.core.ports import Embedder
 from kept.core.rollout import Failure
 from kept.evaluators.tools.retrieval.config import Database, HierarchicalDocument, VectorStore
 from kept.evaluators.tools.retrieval.index import Found
-from kept.evaluators.tools.retrieval.qdrant import unanswered
+from kept.evaluators.tools.retrieval.ranking import unanswered
 from kept.evaluators.tools.retrieval.tool import Indexes
 from kept.testing import WordEmbedder
 from tests.evaluators.tools.retrieval.qdrant_server import QdrantServer, serving

@@ -16,8 +16,8 @@ from kept.evaluators.tools.retrieval.ranking import (
     shares,
     unit,
 )
-from kept.models.config import ModelConfig
 from kept.models.embeddings import HttpEmbedder
+from kept.models.providers import ModelConfig
 from kept.testing import WordEmbedder
 from kept.testing.server import ModelServer
 from tests.evaluators.tools.retrieval.worlds import found, handbook, maker, store

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kept.errors import SetupError
-from kept.evaluators.tools import reading as documents
-from kept.evaluators.tools.retrieval import reading
+from kept.evaluators.tools import documents
+from kept.evaluators.tools.retrieval import sources
 from kept.evaluators.tools.retrieval.config import VectorStore, ingestion_of
-from kept.evaluators.tools.retrieval.reading import chunks_of
+from kept.evaluators.tools.retrieval.sources import chunks_of
 
 ROWS = [
     {"id": 7, "title": "Parcel", "body": "It is late", "tags": ["a"], "by": {"name": "Ann"}},
@@ -149,7 +149,7 @@ def test_a_file_of_text_may_be_longer_than_a_message(
 ):
     monkeypatch.setattr(documents, "MOST_TEXT", 10)
     assert read(tmp_path / "x.md", "more than ten characters")
-    monkeypatch.setattr(reading, "MOST_BYTES", 10)
+    monkeypatch.setattr(sources, "MOST_BYTES", 10)
     with pytest.raises(SetupError, match=r"`x\.md` has 0 MiB"):
         read(tmp_path / "x.md", "more than ten characters")
 

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.embedding import Embedded
+from kept.core.llm import Embedded, ToolAnswer
 from kept.core.ports import Tool
 from kept.core.rollout import FREE, Failure, Usage
-from kept.core.tool import ToolAnswer
 from kept.errors import SetupError
 from kept.evaluators.tools.retrieval.config import HierarchicalDocument, VectorStore
 from kept.evaluators.tools.retrieval.tool import Indexes
-from kept.models.config import ModelConfig, Price
 from kept.models.embeddings import HttpEmbedder
+from kept.models.providers import ModelConfig, Price
 from kept.testing import MemoryJournal, WordEmbedder
 from kept.testing.server import ModelServer
-from kept.testing.suites.tool import ToolSuite
+from kept.testing.suites.evaluators import ToolSuite
 from tests.evaluators.tools.retrieval.worlds import (
     HANDBOOK,
     found,

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kept.core.llm import ToolAnswer
 from kept.core.ports import Embedder
 from kept.core.rollout import Failure
-from kept.core.tool import ToolAnswer
-from kept.engine.scope import JournalScope
+from kept.engine.replay import JournalScope
 from kept.evaluators.tools.retrieval.config import HierarchicalDocument, VectorStore
 from kept.evaluators.tools.retrieval.index import Found
 from kept.evaluators.tools.retrieval.tool import Indexes, RetrievalTool

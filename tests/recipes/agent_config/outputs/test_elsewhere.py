@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
-from kept.recipes.agent_config.outputs.elsewhere import CaseFiles, led_from, with_settings
-from kept.spec.locate.locate import read_value
+from kept.recipes.agent_config.outputs.folder import CaseFiles, led_from, with_settings
+from kept.spec.locate.tree import read_value
 from kept.spec.source import set_by
 from kept.spec.yaml import read_yaml
 

@@ -9,7 +9,7 @@ import pytest
 from kept.errors import SpecError
 from kept.recipes.agent_config.spec.cases import TestCaseSpec, metrics_of
 from kept.recipes.agent_config.spec.read import read_agent
-from kept.spec.files import near_file
+from kept.spec.paths import near_file
 from tests.recipes.agent_config.spec.agents import FINANCE, write
 
 HEAD = """\

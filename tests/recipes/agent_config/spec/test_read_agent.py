@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SpecError
-from kept.models.config import expand
-from kept.models.providers import key_of
+from kept.models.providers import expand, key_of
+from kept.recipes.agent_config.spec.agent import is_agent
 from kept.recipes.agent_config.spec.metrics import (
     GEvalMetricSpec,
     RagMetricSpec,
     StandardMetricSpec,
 )
 from kept.recipes.agent_config.spec.read import ParsedAgent, ReadAgent, parse_agent, read_agent
-from kept.recipes.agent_config.spec.told import is_agent
 from kept.recipes.agent_config.spec.tools import (
     HierarchicalDocumentToolSpec,
     McpToolSpec,

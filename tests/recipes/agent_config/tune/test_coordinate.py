@@ -11,9 +11,9 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.plan import Plan
 from kept.core.ports import Gate
-from kept.recipes.agent_config.coordinate import compile_coordinate
+from kept.recipes.agent_config.tune import compile_coordinate
 from kept.run import start
-from kept.spec.locate.locate import read_value
+from kept.spec.locate.tree import read_value
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import AcceptAll, RejectAll

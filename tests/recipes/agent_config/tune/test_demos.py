@@ -14,10 +14,10 @@ from kept.core.artifact import Candidate
 from kept.core.case import SPLITS, Split
 from kept.core.plan import Plan
 from kept.core.state import State
-from kept.proposers.demos import BEGIN, END
-from kept.recipes.agent_config.coordinate import compile_coordinate
+from kept.proposers.few_shot import BEGIN, END
+from kept.recipes.agent_config.tune import compile_coordinate
 from kept.run import start
-from kept.spec.locate.locate import read_value
+from kept.spec.locate.tree import read_value
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import RejectAll

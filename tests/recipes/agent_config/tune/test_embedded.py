@@ -21,19 +21,18 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from kept.core.artifact import Candidate
-from kept.core.exchange import FINAL
-from kept.core.model import Message, ModelReply, ModelRequest
+from kept.core.llm import FINAL, Message, ModelReply, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Gate
 from kept.core.state import State
 from kept.gates.race import PRESETS, Race
 from kept.models.ask import draw_seed
-from kept.models.local.local import LocalModel
+from kept.models.local.model import LocalModel
 from kept.models.weights import KNOWN
-from kept.recipes.agent_config.coordinate import compile_coordinate
+from kept.recipes.agent_config.tune import compile_coordinate
 from kept.run import start
-from kept.spec.locate.locate import read_value
-from kept.store import wire
+from kept.spec.locate.tree import read_value
+from kept.store import codec
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import AcceptAll, RejectAll
@@ -318,7 +317,7 @@ def test_killed_at_ten_random_points_it_comes_to_the_same_end(whole: Ran, tmp_pa
         assert ends[0] == ends[1]
         assert held(run.best) == held(other.best)
         assert run.state.stopped == other.state.stopped
-    pairs = [row.entry()[0] for row in rows(folder) if isinstance(row, wire.RolloutLine)]
+    pairs = [row.entry()[0] for row in rows(folder) if isinstance(row, codec.RolloutLine)]
     assert len(pairs) == len(set(pairs)), "a rollout that was written was made again"
     assert max(calls(rows(folder)).values()) == 1, "a reply that was written was asked for again"
 

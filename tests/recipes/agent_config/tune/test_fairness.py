@@ -6,9 +6,9 @@ import pytest
 
 from kept.core.plan import Plan
 from kept.core.schedules.coordinate import Coordinate
-from kept.core.schedules.schedule import Pooling
+from kept.core.schedules.round_robin import Pooling
 from kept.gates.race import PRESETS, Race
-from kept.recipes.agent_config.coordinate import PASSES, PATIENCE, compile_coordinate
+from kept.recipes.agent_config.tune import PASSES, PATIENCE, compile_coordinate
 from tests.recipes.agent_config.tune.world import write_agent
 
 NOBODY = "http://127.0.0.1:9/v1"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.recipes.agent_config.coordinate import compile_coordinate
+from kept.recipes.agent_config.tune import compile_coordinate
 from kept.run import start
 from kept.store.home import Home
 from kept.testing.server import Fault, ModelServer, Seen

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.model import ModelReply, ToolCall
-from kept.recipes.agent_config.coordinate import compile_coordinate
+from kept.core.llm import ModelReply, ToolCall
+from kept.recipes.agent_config.tune import compile_coordinate
 from kept.run import start
 from kept.store.home import Home
 from kept.testing.server import ModelServer, Seen

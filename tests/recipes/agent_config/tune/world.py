@@ -9,7 +9,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from kept.core.model import ModelReply
+from kept.core.llm import ModelReply
 from kept.testing.server import Seen
 
 GOOD = "Answer with one word, positive or negative."

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import Case
-from kept.core.grow import Log
-from kept.core.model import ModelRequest
+from kept.core.containers import Log
+from kept.core.llm import ModelRequest
 from kept.core.objective import Objective
 from kept.core.proposal import Answer, Brief, ClosedStep, Note, ProposerReply, Turn
 from kept.core.rollout import Failure, Pair, TraceItem
@@ -16,10 +16,9 @@ from kept.core.score import Finding, Outcome
 from kept.models.prompts import SKILLS, prompt
 from kept.recipes.skill.document import REGIONS
 from kept.recipes.skill.proposers.analyst import Sight
-from kept.recipes.skill.proposers.modes import PATCH
 from kept.recipes.skill.proposers.reflect import Analysts
 from kept.recipes.skill.proposers.step import StepProposer
-from kept.recipes.skill.proposers.teacher import Prompts, Teacher
+from kept.recipes.skill.proposers.teacher import PATCH, Prompts, Teacher
 from kept.testing import ScriptedModel
 from tests.proposers.briefs import ask
 

@@ -7,20 +7,24 @@ from typing import Any
 import pytest
 
 from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.containers import Log
 from kept.core.edit import Append, Edit, Fill, Replace, apply_edits
-from kept.core.grow import Log
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.proposal import Answer, Ask, Brief, ClosedStep, Note, Proposal, Skip, Turn
 from kept.core.rollout import Failure, Pair
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
 from kept.recipes.skill.document import APPENDIX, SLOW_UPDATE, region_text
-from kept.recipes.skill.proposers.analyst import Sight
-from kept.recipes.skill.proposers.appendix import Appendix
-from kept.recipes.skill.proposers.buffer import step_buffer
-from kept.recipes.skill.proposers.comparing import Comparison, past_skill
-from kept.recipes.skill.proposers.lapses import Lapses, appendix_text, fresh_notes, notes_in
-from kept.recipes.skill.proposers.slow import MetaReflect, MetaSkill, SlowUpdate
+from kept.recipes.skill.proposers.analyst import Sight, step_buffer
+from kept.recipes.skill.proposers.epoch_end import (
+    Comparison,
+    MetaReflect,
+    MetaSkill,
+    SlowUpdate,
+    past_skill,
+)
+from kept.recipes.skill.proposers.reflect import Lapses, appendix_text, fresh_notes, notes_in
+from kept.recipes.skill.proposers.update import Appendix
 from kept.testing import ScriptedModel
 from tests.proposers.briefs import ask
 from tests.recipes.skill.proposers.scenes import (

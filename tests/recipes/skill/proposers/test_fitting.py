@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.model import Image, ModelRequest
+from kept.core.llm import Image, ModelRequest
 from kept.core.proposal import Brief, Proposal
 from kept.core.rollout import Failure, TraceItem
-from kept.evaluators.environments.rendering import system_prompt
-from kept.models.window import tokens_of
+from kept.evaluators.environments.chat_student import system_prompt
+from kept.models.context_window import tokens_of
 from kept.recipes.skill.document import APPENDIX, REGIONS
-from kept.recipes.skill.proposers.analyst import Sight, analyst_items, rows_of
-from kept.recipes.skill.proposers.modes import REWRITE, SUGGEST
-from kept.recipes.skill.proposers.teacher import MAX_TOKENS, REWRITE_TOKENS, Rewriting
-from kept.recipes.skill.proposers.traces import fitted, size_of
+from kept.recipes.skill.proposers.analyst import Sight, analyst_items, fitted, rows_of, size_of
+from kept.recipes.skill.proposers.teacher import (
+    MAX_TOKENS,
+    REWRITE,
+    REWRITE_TOKENS,
+    SUGGEST,
+    Rewriting,
+)
 from tests.recipes.skill.proposers.scenes import (
     SKILL,
     about,

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from kept.core.model import ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.proposal import Note, Proposal
 from kept.core.rollout import Failure
 from kept.recipes.skill.proposers.aggregate import in_a_row
 from kept.recipes.skill.proposers.analyst import rows_of
-from kept.recipes.skill.proposers.modes import REWRITE, SUGGEST
 from kept.recipes.skill.proposers.reflect import minibatches
-from kept.recipes.skill.proposers.teacher import Prompts
+from kept.recipes.skill.proposers.teacher import REWRITE, SUGGEST, Prompts
 from kept.testing import ScriptedModel
 from tests.proposers.briefs import ask
 from tests.recipes.skill.proposers.scenes import (

@@ -10,19 +10,16 @@ import pytest
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import Case
-from kept.core.model import ModelRequest
+from kept.core.llm import ModelRequest
 from kept.core.proposal import Ask, ClosedStep, Note, Proposal, Skip, Turn
 from kept.core.rollout import Failure, TraceItem, Usage
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
-from kept.evaluators.environments.probing import probed, probing_of
+from kept.evaluators.environments.chat_student import probed, probing_of
 from kept.recipes.skill.document import REGIONS
-from kept.recipes.skill.proposers.analyst import Sight
-from kept.recipes.skill.proposers.deep import Deep
-from kept.recipes.skill.proposers.lapses import Lapses
-from kept.recipes.skill.proposers.modes import REWRITE, SUGGEST
-from kept.recipes.skill.proposers.teacher import Prompts
-from kept.recipes.skill.proposers.traces import HIDDEN, redacted
+from kept.recipes.skill.proposers.analyst import HIDDEN, Sight, redacted
+from kept.recipes.skill.proposers.reflect import Deep, Lapses
+from kept.recipes.skill.proposers.teacher import REWRITE, SUGGEST, Prompts
 from kept.testing import MemoryJournal, ScriptedModel
 from tests.proposers.briefs import ask, check_golden
 from tests.recipes.skill.proposers.scenes import (

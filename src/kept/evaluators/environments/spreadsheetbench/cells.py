@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from kept.core.words import one_line
-from kept.evaluators.tools.unreadable import Unreadable, library
+from kept.core.text import one_line
+from kept.evaluators.tools.documents import Unreadable, library
 
 MOST_UNPACKED = 256 * 1024 * 1024
 """Bytes that a workbook may unpack to."""

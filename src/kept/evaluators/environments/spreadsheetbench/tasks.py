@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 from kept.core.artifact import is_safe_path
 from kept.core.case import Case
 from kept.errors import SetupError, SpecError
-from kept.evaluators.environments.contract import Defect, Item
-from kept.evaluators.environments.fields import Fields, id_of, values
+from kept.evaluators.environments.base import Defect, Item
+from kept.evaluators.environments.datasets import Fields, Row, files_in, id_of, rows_of, values
 from kept.evaluators.environments.pictures import path_from
-from kept.evaluators.environments.reading import Row, files_in, rows_of
 from kept.evaluators.environments.spreadsheetbench.cells import differences
-from kept.evaluators.environments.spreadsheetbench.working import Looked, look_into
+from kept.evaluators.environments.spreadsheetbench.workbench import Looked, look_into
 
 DATASET = "dataset.json"
 MOST_BYTES = 64 * 1024 * 1024

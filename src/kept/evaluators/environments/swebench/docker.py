@@ -17,13 +17,17 @@ from shlex import join
 
 from kept.core.rollout import Failure
 from kept.errors import SetupError
-from kept.evaluators.environments.swebench.caching import cached_folder
 from kept.evaluators.environments.swebench.instances import Instance
-from kept.evaluators.environments.swebench.testbed import BUILT, NOT_IN_DIFFS, Testbed
+from kept.evaluators.environments.swebench.testbed import (
+    BUILT,
+    NOT_IN_DIFFS,
+    Testbed,
+    cached_folder,
+)
 from kept.evaluators.tools.shell import EpisodeWorkspace, ShellSettings
+from kept.sandbox.bwrap import INSIDE, Site
 from kept.sandbox.command import Command, Exit
 from kept.sandbox.execute import execute
-from kept.sandbox.walls import INSIDE, Site
 from kept.sandbox.workspace import Scratch
 
 ROOT = Path("/testbed")

@@ -1,4 +1,10 @@
-"""The environment of an instance: its repository at the base commit, and a venv from its pins.
+"""Folders that outlive runs: what an environment builds once for a case, such as its packages.
+
+They lie in the user's cache folder, below `envs/`.
+
+The split of the benchmark: each repository is shared out by itself.
+
+The environment of an instance: its repository at the base commit, and a venv from its pins.
 
 Both are made once, in the user's cache folder, and used read-only by all later runs:
 
@@ -11,6 +17,7 @@ has the path that it has when it is worked on, for an editable install names tha
 """
 
 import asyncio
+import fcntl
 import hashlib
 import json
 import os
@@ -18,22 +25,115 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from shlex import join, quote
 
+from kept.core.artifact import is_safe_path
+from kept.core.case import Case, Cases
 from kept.core.rollout import Failure
 from kept.errors import SetupError
-from kept.evaluators.environments.swebench.caching import cached_folder
+from kept.evaluators.environments.datasets import values
 from kept.evaluators.environments.swebench.instances import Instance
 from kept.evaluators.tools.shell import EpisodeWorkspace, ShellSettings
+from kept.sandbox.bwrap import INSIDE, Site
 from kept.sandbox.command import Command, Exit, Limits, Network, View
 from kept.sandbox.execute import execute
-from kept.sandbox.scratch import remove_tree, scratch_folder
-from kept.sandbox.walls import INSIDE, Site
+from kept.sandbox.temp_dirs import remove_tree, scratch_folder
 from kept.sandbox.workspace import Scratch
-from kept.spec.git import git
+from kept.settings import cache_home
+from kept.spec.paths import git
+
+POLL_SECONDS = 0.1
+"""Between two looks at a lock that another holds."""
+
+COMPLETE = ".complete"
+"""The file that says that a folder was built to its end."""
+
+
+async def cached_folder(env: str, name: str, build: Callable[[Path], Awaitable[None]]) -> Path:
+    """The folder of an environment by a name; built in its place where it is not there yet.
+
+    Several processes may ask for one folder: one builds it, the others wait. A folder whose
+    building was cut off, or raised, is built anew.
+    """
+    if not is_safe_path(name):
+        raise ValueError(f"`{name}` is no name of a folder")
+    folder = cache_home() / "envs" / env / name
+    if (folder / COMPLETE).exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    async with _locked(folder.with_name(f"{folder.name}.lock")):
+        if not (folder / COMPLETE).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            await build(folder)
+            (folder / COMPLETE).touch()
+    return folder
+
+
+@asynccontextmanager
+async def _locked(path: Path) -> AsyncGenerator[None]:
+    """Hold a lock; who waits takes no thread, for the one who builds may need them all."""
+    with path.open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(POLL_SECONDS)
+        yield
+
+
+def split_by_repo(cases: Sequence[Case], ratio: Sequence[int], seed: int) -> Cases:
+    """Share the cases of each repository among train, selection and test by ratio.
+
+    A repository with three cases or more has one in each part, as far as the ratio has that part.
+    Of two, one is for training; a single one is for the test.
+    """
+    chance = Random(seed)
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(str(values(case)["repo"]), []).append(case)
+    parts: tuple[list[Case], list[Case], list[Case]] = ([], [], [])
+    for _, group in sorted(groups.items()):
+        group = sorted(group, key=lambda case: case.id)
+        chance.shuffle(group)
+        train, selection = _counts(len(group), ratio)
+        parts[0].extend(group[:train])
+        parts[1].extend(group[train : train + selection])
+        parts[2].extend(group[train + selection :])
+    for part in parts:
+        Random(seed + 1).shuffle(part)
+    return Cases(*(tuple(part) for part in parts))
+
+
+def _counts(size: int, ratio: Sequence[int]) -> tuple[int, int]:
+    """Cases of a repository for training and for selection."""
+    if size == 1:
+        return (0, 0) if ratio[2] else (1, 0)
+    if size == 2:
+        return (1, 0) if ratio[2] else (1, 1)
+    total = sum(ratio)
+    train, selection = (round(size * part / total) for part in ratio[:2])
+    train, selection = max(train, 1), max(selection, 1)
+    if not ratio[2]:
+        return size - selection, selection
+    while train + selection >= size:
+        train, selection = (train - 1, selection) if train > selection else (train, selection - 1)
+    return train, selection
+
 
 VERSION = 1
 """Of the way it is built; another one has all of it built again."""

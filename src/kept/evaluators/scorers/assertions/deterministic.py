@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from kept.core.parsing import ParseLimit, parse_json, parse_json_at
-from kept.core.words import count, one_line
-from kept.evaluators.scorers.assertions.assertion import Assertion, Grade
+from kept.core.text import count, one_line
+from kept.evaluators.scorers.assertions.spec import Assertion, Grade
 from kept.sandbox.json_schema import first_error
 
 LATENCY = "latency_ms"

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 from kept.core.parsing import parse_json
 from kept.core.rollout import Failure
-from kept.core.words import count, one_line
-from kept.evaluators.scorers.assertions.assertion import Assertion, Grade
+from kept.core.text import count, one_line
 from kept.evaluators.scorers.assertions.deterministic import quoted
 from kept.evaluators.scorers.assertions.llm import Asked
+from kept.evaluators.scorers.assertions.spec import Assertion, Grade
 from kept.evaluators.scorers.function import Function
-from kept.sandbox.child import Child, ChildEnded
-from kept.sandbox.turns import Turns
+from kept.sandbox.process import Turns
+from kept.sandbox.worker import Child, ChildEnded
 from kept.settings import processors
 
 FILE = "file://"

@@ -15,18 +15,11 @@ from kept.core.case import Case
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
-from kept.evaluators.scorers.assertions.assertion import (
-    Assertion,
-    Grade,
-    read_assertions,
-    single,
-    total,
-)
 from kept.evaluators.scorers.assertions.deterministic import compared, quoted
 from kept.evaluators.scorers.assertions.llm import GRADED, Asked, graded
 from kept.evaluators.scorers.assertions.python import PythonAssertions
-from kept.evaluators.scorers.bounded import Bounded, Patience
-from kept.evaluators.scorers.checks import Matches
+from kept.evaluators.scorers.assertions.spec import Assertion, Grade, read_assertions, single, total
+from kept.evaluators.scorers.rules import Bounded, Matches, Patience
 
 PASS = "pass"
 

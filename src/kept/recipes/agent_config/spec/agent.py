@@ -1,25 +1,87 @@
-"""What an agent.yaml may say, as a whole."""
+"""Parts of an agent.yaml that Kept does not run: their keys are known, and they are carried.
+
+What an agent.yaml may say, as a whole.
+
+What a file means to be, told by its keys: without the models of all that may be in it.
+"""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field
 
-from kept.core.model import Effort
-from kept.recipes.agent_config.spec.carried import (
-    ClaudeSpec,
-    DeploymentSpec,
-    EngineSpec,
-    ObservabilitySpec,
-    OpenAISpec,
-)
+from kept.core.llm import Effort
 from kept.recipes.agent_config.spec.cases import MAX_CASES, TestCaseSpec
-from kept.recipes.agent_config.spec.llm import LlmSpec
+from kept.recipes.agent_config.spec.common import Below, LlmSpec, Loose, Words, one_of
 from kept.recipes.agent_config.spec.metrics import AnyMetricSpec, EvaluationsSpec
 from kept.recipes.agent_config.spec.tools import MAX_TOOLS, AnyToolSpec
-from kept.recipes.agent_config.spec.words import Below, Loose, Words, one_of
-from kept.spec.base import Count, Model, Seconds, no_nul
 from kept.spec.source import kind_of
+from kept.spec.validate import Count, Finite, Seconds, SpecModel, Texts, no_nul
+
+Dollars = Annotated[Finite, Field(gt=0)]
+Level = Literal["low", "medium", "high", "max"]
+
+
+class ObservabilitySpec(SpecModel):
+    """Where a deployed agent would send its telemetry."""
+
+    enabled: bool = False
+    service_name: str | None = None
+    traces: Loose | None = None
+    metrics: Loose | None = None
+    logs: Loose | None = None
+    exporters: Loose | None = None
+    resource_attributes: Loose | None = None
+
+
+class DeploymentSpec(SpecModel):
+    """How an agent would be deployed."""
+
+    runtime: str | None = None
+    registry: Loose | None = None
+    target: Loose | None = None
+    protocol: str | None = None
+    port: int | None = None
+    health_check_path: str | None = None
+    environment: Loose | None = None
+    platform: str | None = None
+
+
+class EngineSpec(SpecModel):
+    """What the engines of both makers may be told; `max_turns` and `effort` are used."""
+
+    max_turns: Count | None = None
+    effort: Level | None = None
+    max_budget_usd: Dollars | None = None
+    fallback_model: str | None = None
+    disallowed_tools: Texts | None = None
+    max_concurrent_sessions: Count | None = None
+    session_memory_estimate_mib: Count | None = None
+    i_understand_this_is_unsafe: bool = False
+    disable_default_hooks: bool = False
+    disable_subprocess_env_scrub: bool = False
+    agents: Loose | None = None
+    hooks: Any = None
+
+
+class OpenAISpec(EngineSpec):
+    """What the engine of OpenAI may be told."""
+
+    permissions: Loose | None = None
+
+
+class ClaudeSpec(EngineSpec):
+    """What the engine of Anthropic may be told."""
+
+    working_directory: str | None = None
+    permission_mode: Literal["manual", "acceptEdits", "acceptAll"] = "manual"
+    extended_thinking: Loose | None = None
+    web_search: bool = False
+    bash: Loose | None = None
+    file_system: Loose | None = None
+    allowed_tools: Texts | None = None
+    setting_sources: Texts | None = None
+
 
 _DEFAULT_TURNS = 20
 
@@ -32,7 +94,7 @@ def _format(value: object) -> object:
     raise ValueError(f"{kind_of(value)}, where a JSON schema or the path of one was expected")
 
 
-class InstructionsSpec(Model):
+class InstructionsSpec(SpecModel):
     """What the agent is told before anything else."""
 
     file: Words | None = None
@@ -46,7 +108,7 @@ class InstructionsSpec(Model):
             yield fault
 
 
-class ExecutionSpec(Model):
+class ExecutionSpec(SpecModel):
     """How test cases are run."""
 
     file_timeout: Seconds = 30
@@ -63,7 +125,7 @@ class ExecutionSpec(Model):
     """Cases in flight at once; None leaves it to whoever runs them."""
 
 
-class AgentSpec(Model):
+class AgentSpec(SpecModel):
     """A whole agent.yaml."""
 
     name: Words
@@ -121,3 +183,17 @@ class AgentSpec(Model):
         """What is said of the engine of the model's maker."""
         engine = self.claude if self.model.provider == "anthropic" else self.openai
         return (engine,) if engine else ()
+
+
+def is_agent(data: object) -> bool:
+    """Whether a file means to be an agent.yaml; whether it is one is another matter."""
+    if not isinstance(data, dict):
+        return False
+    keys = cast("dict[str, object]", data)
+    if any(key in keys for key in ("artifacts", "runner", "scorer")):
+        return False
+    if "prompts" in keys and "instructions" not in keys:
+        # a promptfoo config
+        return False
+    tells = ("instructions", "test_cases", "test_cases_file")
+    return isinstance(keys.get("model"), dict) or any(key in keys for key in tells)

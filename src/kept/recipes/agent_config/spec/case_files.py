@@ -13,13 +13,11 @@ from kept.core.case import SPLITS, Split
 from kept.core.parsing import parse_json
 from kept.errors import Problem
 from kept.recipes.agent_config.spec.cases import MAX_CASES, TestCaseSpec
-from kept.recipes.agent_config.spec.config import Config, lay_under
-from kept.recipes.agent_config.spec.texts import check_there
-from kept.recipes.agent_config.spec.variables import fill_in, tell_once
-from kept.spec.base import Model
-from kept.spec.files import near_file
-from kept.spec.load import said, validate
+from kept.recipes.agent_config.spec.common import check_there
+from kept.recipes.agent_config.spec.config import Config, fill_in, lay_under, tell_once
+from kept.spec.paths import near_file
 from kept.spec.source import Source, kind_of
+from kept.spec.validate import SpecModel, said, validate
 from kept.spec.yaml import Document, Loc, YamlFault, read_yaml
 
 KEY = "test_cases"
@@ -51,7 +49,7 @@ class BrokenCase:
         return "; ".join(map(str, self.problems))
 
 
-class CaseFileSpec(Model):
+class CaseFileSpec(SpecModel):
     """A file of test cases."""
 
     test_cases: Annotated[tuple[TestCaseSpec, ...], Field(strict=False, max_length=MAX_CASES)]

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from kept.core.parsing import compile_pattern
+from kept.recipes.agent_config.spec.common import Loose, Words, one_of
 from kept.recipes.agent_config.spec.metrics import AnyMetricSpec, Metrics
-from kept.recipes.agent_config.spec.words import Loose, Words, one_of
-from kept.spec.base import Count, Model, Text, Texts, some
+from kept.spec.validate import Count, SpecModel, Text, Texts, some
 
 MAX_CASES = 1000
 MAX_FILES = 10
@@ -44,14 +44,14 @@ def _named(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
 
 
-class ArgumentSpec(Model):
+class ArgumentSpec(SpecModel):
     """What an argument of a call should be."""
 
     kind: Literal["literal", "fuzzy", "regex"]
     value: Any
 
 
-class ExpectedToolSpec(Model):
+class ExpectedToolSpec(SpecModel):
     """A tool that should be used."""
 
     name: Words
@@ -63,7 +63,7 @@ class ExpectedToolSpec(Model):
     """Whether a tool is meant whose name has this one in it; Kept's own addition."""
 
 
-class FileSpec(Model):
+class FileSpec(SpecModel):
     """A file that is shown to the agent with what is said."""
 
     path: Words | None = None
@@ -89,7 +89,7 @@ ExpectedTools = Annotated[
 Files = Annotated[tuple[FileSpec, ...], Field(strict=False, max_length=MAX_FILES)]
 
 
-class TurnSpec(Model):
+class TurnSpec(SpecModel):
     """One thing that is said to the agent, and what is expected of it then."""
 
     input: Words
@@ -105,7 +105,7 @@ class TurnSpec(Model):
 _OF_ONE_TURN = ("input", "ground_truth", "expected_tools", "files", "retrieval_context")
 
 
-class TestCaseSpec(Model):
+class TestCaseSpec(SpecModel):
     """One conversation: of one turn, or of several."""
 
     __test__ = False  # pytest takes it for a test

@@ -5,9 +5,8 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from kept.recipes.agent_config.spec.llm import LlmSpec
-from kept.recipes.agent_config.spec.words import Loose, Share, Words
-from kept.spec.base import Count, Finite, Model, Texts, some
+from kept.recipes.agent_config.spec.common import LlmSpec, Loose, Share, Words
+from kept.spec.validate import Count, Finite, SpecModel, Texts, some
 
 Standard = Literal[
     "groundedness",
@@ -56,7 +55,7 @@ def _path(text: str) -> str:
     return text
 
 
-class MetricSpec(Model):
+class MetricSpec(SpecModel):
     """What all metrics have in common."""
 
     enabled: bool = True
@@ -150,7 +149,7 @@ AnyMetricSpec = Annotated[
 Metrics = Annotated[tuple[AnyMetricSpec, ...], Field(strict=False), AfterValidator(some)]
 
 
-class EvaluationsSpec(Model):
+class EvaluationsSpec(SpecModel):
     """The metrics of an agent, where a case or a turn has none of its own."""
 
     model: LlmSpec | None = None

@@ -1,9 +1,16 @@
-"""What `evaluations.optimizer` of an agent.yaml may say: how the agent is improved, and by what.
+"""What an optimizer may change of an agent: values, texts, and examples in a text.
+
+A block `optimizer:` for an agent that has none: what could well be tuned, and a loss.
+
+What `evaluations.optimizer` of an agent.yaml may say: how the agent is improved, and by what.
 
 `OptimizerBlock` is the block as a file has it: limits nested in `budget`, or flat, as both stand in
 files that there are. `OptimizerSpec` is what it comes to, each thing by one name.
 """
 
+import json
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,19 +18,226 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
+from kept.core.text import count
 from kept.errors import Problem, SpecError
 from kept.gates.sigma import HoldoutPolicy
-from kept.recipes.agent_config.spec.axes import AxesSpec
+from kept.proposers.spec import Choice, choice_faults, range_faults
+from kept.recipes.agent_config.spec.agent import AgentSpec
 from kept.recipes.agent_config.spec.case_files import OPTIMIZER
+from kept.recipes.agent_config.spec.common import Share, Words
+from kept.recipes.agent_config.spec.config import fill_in, tell_once, without_secrets
 from kept.recipes.agent_config.spec.read import ReadAgent
-from kept.recipes.agent_config.spec.starter import starter_block, where_it_goes
-from kept.recipes.agent_config.spec.variables import fill_in, tell_once, without_secrets
-from kept.recipes.agent_config.spec.words import Share, Words
-from kept.recipes.task.race import Race, RaceSpec
-from kept.spec.base import Count, Finite, Model, Ratio
-from kept.spec.load import said, validate
-from kept.spec.source import Source, dotted, read_source
+from kept.recipes.agent_config.spec.tools import (
+    HierarchicalDocumentToolSpec,
+    McpToolSpec,
+    VectorstoreToolSpec,
+)
+from kept.recipes.task.spec import Race, RaceSpec
+from kept.spec.source import Source, dotted, read_source, shown
+from kept.spec.validate import Count, Finite, Ratio, SpecModel, said, validate
 from kept.spec.yaml import Loc
+
+
+class NumericAxisSpec(SpecModel):
+    """One value of the agent.yaml that may be tuned."""
+
+    path: Words
+    """Where it stands: `model.temperature`, `tools[name=x].top_k`."""
+    type: Literal["float", "int", "categorical"] | None = None
+    """By default what the value is, and `categorical` where the range has texts."""
+    range: Annotated[tuple[Choice, ...], Field(strict=False)] | None = None
+    """The least and the greatest number; of a categorical axis, all that it may be."""
+    choices: Annotated[tuple[Choice, ...], Field(strict=False)] | None = None
+    """The same as a categorical `range`."""
+    log: bool = False
+    """Whether all magnitudes are alike probable, rather than all numbers."""
+    step: Finite | None = None
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """A range or choices, and what goes with each."""
+        if not {"type", "range", "choices"} <= said.keys():
+            return
+        kind, ends, choices = said["type"], said["range"], said["choices"]
+        if (ends is None) == (choices is None):
+            yield "an axis has either a `range` or `choices`"
+        elif choices is not None or kind == "categorical" or not _are_numbers(ends):
+            others = {**said, "type": None if kind == "categorical" else kind}
+            yield from choice_faults(choices if choices is not None else ends, others)
+        elif not all(map(math.isfinite, ends)):
+            yield "the ends of a `range` are finite numbers"
+        elif len(ends) != 2:
+            yield "a `range` has two ends, the least and the greatest; several values are `choices`"
+        else:
+            low, high = ends
+            yield from range_faults(low, high, said)
+
+    @property
+    def choosing(self) -> bool:
+        """Whether it is one of several values, rather than any between two."""
+        return self.type == "categorical" or self.range is None or not _are_numbers(self.range)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The ends of its range, or all that it may be."""
+        return self.choices or self.range or ()
+
+
+def _are_numbers(values: object) -> bool:
+    assert isinstance(values, list | tuple)
+    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)  # pyright: ignore[reportUnknownVariableType] # whatever a file has
+
+
+class TextualAxisSpec(SpecModel):
+    """One text of the agent that may be rewritten."""
+
+    path: Words
+    """`instructions`, `tools[name=x].description` and the like."""
+    max_chars: Count = 8000
+
+
+class DemosAxisSpec(SpecModel):
+    """A text of the agent that examples may be put at the end of."""
+
+    path: Words = "instructions"
+    max_demos: Count = 4
+    max_chars: Count = 16000
+    """Of the text with its examples."""
+
+
+class AxesSpec(SpecModel):
+    """Everything that may change."""
+
+    numeric: Annotated[tuple[NumericAxisSpec, ...], Field(strict=False)] = ()
+    textual: Annotated[tuple[TextualAxisSpec, ...], Field(strict=False)] = ()
+    demos: DemosAxisSpec | None = None
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """Something to change."""
+        if {"numeric", "textual", "demos"} <= said.keys() and not any(
+            (said["numeric"], said["textual"], said["demos"] is not None)
+        ):
+            yield "no axis: give `numeric`, `textual` or `demos`"
+
+
+SPLIT = "3:5:2"
+"""How an agent's own cases are shared out, where nobody says."""
+
+ENOUGH, FEWEST = 16, 6
+"""Cases of which half are enough for a race, and of which any split leaves enough to decide by."""
+
+_PLAIN = r"[A-Za-z_][\w-]*"
+"""Keys that need no quotes."""
+
+
+PATIENCE = 10
+"""Trials of numbers without a keep, behind the first ten, which are drawn at random."""
+
+
+def starter_block(read: ReadAgent) -> str:
+    """The block for this very agent, as it stands below `evaluations:`."""
+    lines = ["evaluations:"]
+    if lacking := missing_cases(read):
+        lines += [f"  # {lacking}"]
+    if not read.agent.spec.metrics:
+        lines += ["  metrics:", "    - {type: standard, metric: equality}"]
+    lines += ["  optimizer:", "    loss:", *(f"      {row}" for row in _loss(read.agent.spec))]
+    lines += [
+        f'    split: "{_split(len(read.cases))}"  # shares of your cases: train, holdout, test',
+        *(f"    {line}" for line in suggest_axes(read).splitlines()),
+        "    budget:",
+        "      global: {max_cycles: 4, max_rollouts: 5000}",
+        f"      numeric_phase: {{max_trials: {3 * PATIENCE}, patience: {PATIENCE}}}",
+        # each text has its turn before a phase may be called dry
+        f"      textual_phase: {{max_trials: {max(10, len([*_texts(read)]) + 4)}, patience: 4}}",
+    ]
+    return "\n".join(lines)
+
+
+def missing_cases(read: ReadAgent) -> str | None:
+    """How many cases an agent lacks to be tuned; None where it has enough."""
+    there = len(read.cases)
+    if there >= FEWEST:
+        return None
+    return (
+        f"the agent has {count(there, 'case')}, and tuning needs {FEWEST}: 1 to learn from and "
+        f"{FEWEST - 1} to decide by; add {FEWEST - there} ({ENOUGH} are enough for `gate: race`)"
+    )
+
+
+def where_it_goes(read: ReadAgent) -> str:
+    """Where the block is to be put, in words."""
+    there = read.source.where(("evaluations",))
+    if said(read.source, ("evaluations", "optimizer")) is not None:
+        at = read.source.where(("evaluations", "optimizer"))
+        return f"{at} has an `optimizer:` already: give it what it lacks of this one"
+    if said(read.source, ("evaluations",)) is not None:
+        return f"put what stands below `evaluations:` below the one of {there}, as deep as here"
+    return f"put it into {shown(read.source.path)}, beginning at the left edge"
+
+
+def _split(cases: int) -> str:
+    """Shares that leave enough to decide by: 8 for a race, else the 5 that are needed at least."""
+    if cases >= ENOUGH:
+        return SPLIT
+    cases = max(cases, FEWEST)  # as many as `missing_cases` asks for
+    deciding = 8 if cases > 8 else 5
+    return f"{cases - deciding}:{deciding}:0"
+
+
+def suggest_axes(read: ReadAgent) -> str:
+    """The axes that could well be tuned, as YAML; each is worth a look before it is used."""
+    spec = read.agent.spec
+    lines = ["axes:", "  numeric:"]
+    for path, ends in _numbers(spec):
+        lines += [f"    - path: {path}", f"      range: {ends}"]
+    lines.append("  textual:")
+    for path, text, usual in _texts(read):
+        room = max(usual, 2 * len(text))
+        lines += [f"    - path: {path}", f"      max_chars: {room}"]
+    lines += ["  demos:", "    path: instructions", "    max_demos: 4"]
+    return "\n".join(lines)
+
+
+def _loss(spec: AgentSpec) -> Iterator[str]:
+    keys = dict.fromkeys(metric.key for metric in spec.metrics if metric.enabled)
+    for key in keys or ("equality",):
+        yield f"{key if re.fullmatch(_PLAIN, key) else json.dumps(key, ensure_ascii=False)}: 1.0"
+
+
+def _numbers(spec: AgentSpec) -> Iterator[tuple[str, str]]:
+    model = spec.model
+    if model.temperature is not None:
+        yield "model.temperature", _around(model.temperature, 0.0, 1.0)
+    yield "model.top_p", _around(model.top_p, 0.5, 1.0)
+    for tool in spec.tools:
+        at = f"tools[name={tool.name}]"
+        if isinstance(tool, VectorstoreToolSpec | HierarchicalDocumentToolSpec):
+            yield f"{at}.top_k", f"[{min(tool.top_k, 3)}, {max(tool.top_k, 20)}]"
+        if isinstance(tool, HierarchicalDocumentToolSpec) and _weighs(tool):
+            yield f"{at}.semantic_weight", _around(tool.semantic_weight, 0.2, 0.8)
+
+
+def _weighs(tool: HierarchicalDocumentToolSpec) -> bool:
+    """Whether a weight of its can change, the others with it."""
+    return tool.search_mode == "hybrid" and tool.keyword_weight + tool.exact_weight > 0
+
+
+def _around(value: float | None, low: float, high: float) -> str:
+    """A range that has the present value in it."""
+    here = high if value is None else value
+    return f"[{min(low, here):g}, {max(high, here):g}]"
+
+
+def _texts(read: ReadAgent) -> Iterator[tuple[str, str, int]]:
+    """Texts that the model reads, each with the characters that one of its kind may well have."""
+    yield "instructions", read.agent.instructions.text, 4000
+    for tool in read.agent.spec.tools:
+        # a server describes its tools itself
+        if not isinstance(tool, McpToolSpec):
+            yield f"tools[name={tool.name}].description", tool.description, 400
+
 
 BLOCK: Loc = OPTIMIZER
 
@@ -38,14 +252,14 @@ SIGMA_KEYS = ("accept_sigma", "repeats", "holdout_eval_policy", "max_errored_fra
 """Keys that only `gate: sigma` reads; any of them selects it."""
 
 
-class PenaltiesSpec(Model):
+class PenaltiesSpec(SpecModel):
     """What is added to the loss of a candidate for what it costs."""
 
     cost_per_usd: Weight = 0.0
     latency_per_sec: Weight = 0.0
 
 
-class PhaseSpec(Model):
+class PhaseSpec(SpecModel):
     """How long a phase goes on."""
 
     max_trials: Count
@@ -74,7 +288,7 @@ class DemosPhaseSpec(PhaseSpec):
     patience: Count = 3
 
 
-class GlobalSpec(Model):
+class GlobalSpec(SpecModel):
     """Limits of the run."""
 
     max_cycles: Count | None = None
@@ -83,7 +297,7 @@ class GlobalSpec(Model):
     max_rollouts: Count | None = None
 
 
-class OptimizerBudgetSpec(Model):
+class OptimizerBudgetSpec(SpecModel):
     """Limits of the run and of its phases."""
 
     whole: GlobalSpec = Field(default=GlobalSpec(), alias="global")
@@ -92,7 +306,7 @@ class OptimizerBudgetSpec(Model):
     demos_phase: DemosPhaseSpec | None = None
 
 
-class OptimizerBlock(Model):
+class OptimizerBlock(SpecModel):
     """The block as it stands in a file."""
 
     loss: dict[str, Weight]

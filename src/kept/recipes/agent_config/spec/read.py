@@ -1,4 +1,6 @@
-"""From an agent.yaml to what can be run: the spec, its texts, its cases.
+"""What is in order in an agent.yaml, and may not be what was meant.
+
+From an agent.yaml to what can be run: the spec, its texts, its cases.
 
 `read_agent` reads it from the disk. `parse_agent` reads one that a candidate has changed, by the
 same rules and with the same config; the cases are not a candidate's to change.
@@ -8,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from kept.core.case import Split
 from kept.core.parsing import parse_json
-from kept.core.words import count
+from kept.core.text import count
 from kept.errors import Problem, SpecError
-from kept.models.config import ModelConfig
+from kept.models.providers import PROVIDERS, REFERENCE, ModelConfig
 from kept.recipes.agent_config.spec.agent import AgentSpec, InstructionsSpec
 from kept.recipes.agent_config.spec.case_files import (
     FILE,
@@ -23,27 +26,110 @@ from kept.recipes.agent_config.spec.case_files import (
     read_case_file,
     read_split_files,
 )
-from kept.recipes.agent_config.spec.cases import TestCaseSpec
-from kept.recipes.agent_config.spec.config import Config, lay_agent, lend, read_config
-from kept.recipes.agent_config.spec.texts import (
+from kept.recipes.agent_config.spec.cases import ExpectedToolSpec, TestCaseSpec
+from kept.recipes.agent_config.spec.common import (
+    NEVER_ASKED,
     Instructions,
+    LlmSpec,
     Texts,
     check_there,
     inline_of,
     instructions_of,
 )
+from kept.recipes.agent_config.spec.config import (
+    Config,
+    fill_in,
+    lay_agent,
+    lend,
+    read_config,
+    tell_once,
+    uses_of,
+    without_secrets,
+)
+from kept.recipes.agent_config.spec.metrics import is_judged
 from kept.recipes.agent_config.spec.tools import (
+    AnyToolSpec,
+    DatabaseSpec,
     FunctionToolSpec,
     HierarchicalDocumentToolSpec,
     McpToolSpec,
     PromptToolSpec,
     VectorstoreToolSpec,
 )
-from kept.recipes.agent_config.spec.variables import fill_in, tell_once, uses_of, without_secrets
-from kept.recipes.agent_config.spec.warn import warnings_of
-from kept.spec.load import said, section, validate
+from kept.settings import names_secret, variable
 from kept.spec.source import Source, kind_of, read_source, source_of
+from kept.spec.validate import said, section, validate
 from kept.spec.yaml import Loc, YamlFault, read_yaml
+
+
+def warnings_of(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]:
+    """What to tell about an agent and its cases."""
+    if spec.model.auth_provider in NEVER_ASKED:
+        yield _other_key(spec.model)
+    own = [
+        m.key for m in spec.metrics if m.enabled and is_judged(m) and spec.judge_of(m) is spec.model
+    ]
+    if own:
+        names = ", ".join(f"`{key}`" for key in own)
+        yield f"the agent's own model judges {names}: name another in `evaluations.model`"
+    yield from _open_secrets(spec)
+    yield from _never_used(spec, cases)
+
+
+def _other_key(model: LlmSpec) -> str:
+    """That Kept needs a key where the file has another way to be let in."""
+    said = f"`model.auth_provider: {model.auth_provider}` is not used: Kept asks Anthropic with"
+    if model.api_key is not None:
+        return f"{said} `model.api_key`"
+    name = PROVIDERS[model.provider].key_variable or ""
+    lacks = ", which is not set: set it before a run" if variable(name) is None else ""
+    return f"{said} {name}{lacks}"
+
+
+def _open_secrets(spec: AgentSpec) -> Iterator[str]:
+    """Secrets that stand in the file itself, and so in every record of a run."""
+    for number, tool in enumerate(spec.tools):
+        for key, value in _secret_places(tool):
+            if isinstance(value, str) and not REFERENCE.search(value):
+                place = f"tools[{number}].{key}"
+                yield f"`{place}` holds a secret for all to read: write ${{NAME}} for it"
+
+
+def _secret_places(tool: AnyToolSpec) -> Iterator[tuple[str, object]]:
+    if isinstance(tool, McpToolSpec):
+        for name, held in (("env", tool.env), ("headers", tool.headers)):
+            for key, value in (held or {}).items():
+                if names_secret(key):
+                    yield f"{name}.{key}", value
+    database = getattr(tool, "database", None)
+    if isinstance(database, DatabaseSpec):
+        for key, value in database.options.items():
+            if names_secret(key):
+                yield f"database.{key}", value
+        if urlsplit(database.connection_string or "").password:
+            yield "database.connection_string", database.connection_string
+
+
+def _never_used(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]:
+    """Tools that cases expect and the agent has not; a server tells its own when it is asked."""
+    if any(isinstance(tool, McpToolSpec) for tool in spec.tools):
+        return
+    names = [tool.name for tool in spec.tools]
+    lacking: dict[str, int] = {}
+    for case in cases:
+        expected = [e for turn in case.exchanges for e in turn.expected_tools or ()]
+        for name in {e.name for e in expected if not _is_there(e, names)}:
+            lacking[name] = lacking.get(name, 0) + 1
+    for name, number in lacking.items():
+        verb = "expects" if number == 1 else "expect"
+        yield f"the agent has no tool `{name}`, which {count(number, 'case')} {verb} to be used"
+
+
+def _is_there(expected: ExpectedToolSpec, names: Sequence[str]) -> bool:
+    if expected.match == "contains":
+        return any(expected.name in name for name in names)
+    return expected.name in names
+
 
 TOLD = 5
 """Cases that are not run, of which a warning each says why; the report has all of them."""

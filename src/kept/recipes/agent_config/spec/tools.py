@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, ConfigDict, Field
 
 from kept.models.providers import is_ours
-from kept.recipes.agent_config.spec.llm import LlmSpec
-from kept.recipes.agent_config.spec.words import Loose, Share, Words, one_of
-from kept.spec.base import Count, Model, OneOrMore, Seconds, Text, Texts
+from kept.recipes.agent_config.spec.common import LlmSpec, Loose, Share, Words, one_of
+from kept.spec.validate import Count, OneOrMore, Seconds, SpecModel, Text, Texts
 
 MAX_TOOLS = 50
 
@@ -71,7 +70,7 @@ def _local(text: str) -> str:
 Source = Annotated[Words, AfterValidator(_local)]
 
 
-class ToolSpec(Model):
+class ToolSpec(SpecModel):
     """What all tools have in common."""
 
     name: Annotated[Text, AfterValidator(_name)]
@@ -90,7 +89,7 @@ class FunctionToolSpec(ToolSpec):
     parameters: Parameters | None = None
 
 
-class DatabaseSpec(Model):
+class DatabaseSpec(SpecModel):
     """Where an index is kept; keys that a provider has of its own are taken as they are."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
@@ -105,7 +104,7 @@ class DatabaseSpec(Model):
         return self.model_extra or {}
 
 
-class KeywordIndexSpec(Model):
+class KeywordIndexSpec(SpecModel):
     """Where the words of an index are kept; carried, Kept's own is in memory."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)

@@ -9,21 +9,21 @@ from math import prod
 from typing import Any, NamedTuple, cast
 
 from kept.errors import Problem, SpecError
-from kept.evaluators.scorers.assertions.assertions import AssertionSpec
 from kept.evaluators.scorers.assertions.python import FILE, file_of
-from kept.evaluators.templates.fault import TemplateFault
-from kept.evaluators.templates.nunjucks import is_template, names_of, render
+from kept.evaluators.scorers.assertions.spec import AssertionSpec
+from kept.evaluators.templates.filters import TemplateFault
+from kept.evaluators.templates.render import is_template, names_of, render
 from kept.recipes.importers.promptfoo.config import TestSpec
-from kept.recipes.importers.promptfoo.files import (
+from kept.recipes.importers.promptfoo.prompts import (
     found_files,
     is_below,
     read_file,
     read_values,
+    refuse_env,
     refuse_outside,
 )
-from kept.recipes.importers.promptfoo.prompts import refuse_env
-from kept.recipes.importers.promptfoo.tests import Placed
-from kept.recipes.task.asserting import faults_in
+from kept.recipes.importers.promptfoo.read import Placed
+from kept.recipes.task.make_scorer import faults_in
 from kept.spec.source import Source, kind_of
 from kept.spec.yaml import Loc, YamlFault
 

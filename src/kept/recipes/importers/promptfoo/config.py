@@ -5,9 +5,9 @@ from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import Field
 
-from kept.evaluators.scorers.assertions.assertions import AssertionSpec
-from kept.spec.base import Count, Finite, Model, Text, Texts
+from kept.evaluators.scorers.assertions.spec import AssertionSpec
 from kept.spec.source import Source
+from kept.spec.validate import Count, Finite, SpecModel, Text, Texts
 from kept.spec.yaml import Loc
 
 Refused = Mapping[str, str]
@@ -44,7 +44,7 @@ ASSERTION_REFUSED: Refused = {
 }
 
 
-class ProviderConfig(Model):
+class ProviderConfig(SpecModel):
     """How a model is asked."""
 
     temperature: Annotated[Finite, Field(ge=0)] | None = None
@@ -67,7 +67,7 @@ class ProviderConfig(Model):
     transformResponse: Text | None = None
 
 
-class ProviderSpec(Model):
+class ProviderSpec(SpecModel):
     """One model."""
 
     id: Text
@@ -78,7 +78,7 @@ class ProviderSpec(Model):
     delay: Finite | None = None
 
 
-class OptionsSpec(Model):
+class OptionsSpec(SpecModel):
     """What is said of a test besides."""
 
     disableVarExpansion: bool = False
@@ -86,7 +86,7 @@ class OptionsSpec(Model):
     runSerially: bool = False
 
 
-class TestSpec(Model):
+class TestSpec(SpecModel):
     """One test."""
 
     description: str | None = None
@@ -97,7 +97,7 @@ class TestSpec(Model):
     options: OptionsSpec = OptionsSpec()
 
 
-class EvaluateOptions(Model):
+class EvaluateOptions(SpecModel):
     """How promptfoo runs; of it, how many calls are in flight is taken over."""
 
     maxConcurrency: Count | None = None
@@ -109,7 +109,7 @@ class EvaluateOptions(Model):
     maxEvalTimeMs: Finite | None = None
 
 
-class ConfigSpec(Model):
+class ConfigSpec(SpecModel):
     """A whole config, its lists brought into one form."""
 
     description: str | None = None
@@ -129,7 +129,7 @@ class ConfigSpec(Model):
     assertionTemplates: Any = None
 
 
-class TestsFile(Model):
+class TestsFile(SpecModel):
     """The tests of a file."""
 
     tests: Annotated[tuple[TestSpec, ...], Field(strict=False)] = ()

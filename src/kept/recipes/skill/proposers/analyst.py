@@ -1,26 +1,187 @@
-"""What an analyst is shown: the skill, the budget, what was tried before, and a few rollouts.
+"""A rollout as an analyst reads it, fitted to a room by whole turns; what was cut is said.
+
+Pure. A trace has the roles that `base.py` names: conversations, uses of tools, steps of a
+simulator, what the scorer says.
+
+What an analyst is shown: the skill, the budget, what was tried before, and a few rollouts.
 
 Pure. Every rollout is told with its task, its failure reason, what the student saw and what it did,
 fitted by whole turns. The expected answer is told only where the config allows it.
+
+What earlier steps of the epoch saw and tried, rebuilt from the closed steps each time.
+
+Pure. A resume has the same closed steps, and so the same memory.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
+from kept.core.artifact import uncommented
 from kept.core.case import Case
-from kept.core.model import Image
-from kept.core.proposal import Brief
-from kept.core.protect import uncommented
+from kept.core.llm import Image
+from kept.core.objective import Objective
+from kept.core.proposal import Brief, ClosedStep, Note
 from kept.core.rollout import Pair, Purpose, TraceItem
+from kept.core.schedules.epochs import closed_in
 from kept.core.score import Outcome
-from kept.core.words import count
+from kept.core.text import count, one_line, shortened
 from kept.errors import KeptError
-from kept.models.window import picture_tokens, tokens_of
-from kept.proposers.proposers_fitting import TAGS, Item
+from kept.models.context_window import BYTES, picture_tokens, tokens_of
+from kept.proposers.prompt_items import TAGS, Item
 from kept.recipes.skill.document import SKILL
-from kept.recipes.skill.proposers import traces
-from kept.recipes.skill.proposers.modes import Update
+from kept.recipes.skill.proposers.teacher import Update
+
+VERIFICATION, SESSION, STEP = "verification", "session", "step"
+
+SILENT = ("system", SESSION, "expected")
+"""Items that are no turns: the prompt is told apart, the others to nobody."""
+
+
+HIDDEN = "[the expected answer]"
+
+SAID = 60
+"""Characters for the words that a turn was shortened."""
+
+STEP_LINE = 160
+"""Characters of a step in a list of steps, which names them; its turn has all of it."""
+
+
+class Shown(NamedTuple):
+    """Turns of a trace."""
+
+    text: str
+    cut: int = 0
+    """Turns that there was no room for, or not for all of it."""
+
+
+def system_prompt(trace: Sequence[TraceItem]) -> str:
+    """What the student was told first."""
+    return next((item.text for item in trace if item.role == "system"), "")
+
+
+def user_prompt(trace: Sequence[TraceItem]) -> str:
+    """What it was asked."""
+    return next((item.text for item in trace if item.role == "user"), "")
+
+
+def summary_of(trace: Sequence[TraceItem]) -> str:
+    """The summary of what an agent CLI did; empty where nothing sums it up."""
+    said = (item.data.get("summary") for item in trace if item.role == "info")
+    return next((str(text) for text in said if text), "")
+
+
+def steps_of(trace: Sequence[TraceItem]) -> str:
+    """The numbered steps of an agent CLI, by which a probe names the one that it goes on from."""
+    numbered = [item for item in trace if item.role == "tool" and "step" in item.data]
+    lines = [f"{item.data['step']}. {one_line(_call(item.data), STEP_LINE)}" for item in numbered]
+    return "\n".join(lines)
+
+
+def length_of(trace: Sequence[TraceItem]) -> int:
+    """How many turns the student took: steps, uses of tools and answers."""
+    steps = sum(item.role == STEP for item in trace)
+    return steps or sum(item.role in ("assistant", "tool") for item in trace)
+
+
+def references_of(trace: Sequence[TraceItem]) -> Iterator[str]:
+    """The expected answers that a scorer wrote down."""
+    for item in trace:
+        if item.role == VERIFICATION and (reference := item.data.get("reference")):
+            yield str(reference)
+
+
+def redacted(text: str, hidden: Sequence[str]) -> str:
+    """A text without expected answers: whole words, however they are spaced and written."""
+    longest_first = sorted({*hidden}, key=lambda one: (-len(one), one))
+    answers = [r"\s+".join(map(re.escape, one.split())) for one in longest_first if one.strip()]
+    if not answers:
+        return text
+    # a 5 is no part of 0.5, nor of 5.2
+    whole = rf"(?<!\w)(?<!\d[.,])(?:{'|'.join(answers)})(?!\w|[.,]\d)"
+    return re.sub(whole, HIDDEN, text, flags=re.IGNORECASE)
+
+
+def turns_of(trace: Sequence[TraceItem], hidden: Sequence[str] = ()) -> list[str]:
+    """Every turn as text; the first question is told apart, and so left out."""
+    found: list[str] = []
+    asked = False
+    for item in trace:
+        if item.role == "user" and not asked:
+            asked = True
+            continue
+        if item.role not in SILENT and (text := "\n".join(_lines(item, hidden))):
+            found.append(text)
+    return found
+
+
+def size_of(turns: Sequence[str]) -> int:
+    """Tokens that turns take, each on lines of its own."""
+    return sum(tokens_of(f"{turn}\n") for turn in turns)
+
+
+def fitted(turns: Sequence[str], room: int | None) -> Shown:
+    """As many turns as there is room for: those in the middle go first, the last goes last."""
+    if room is None or size_of(turns) <= room:
+        return Shown("\n".join(turns))
+    left = room - size_of([_gone(len(turns))])
+    waiting, head, tail, cut = list(turns), list[str](), list[str](), 0
+    # the end, where it failed, has the first say, and the beginning the next
+    if size_of(waiting[-1:]) > left:
+        tail.append(_shortened(waiting.pop(), left // 2 if waiting else left))
+        left, cut = left - size_of(tail), 1
+    ends = {-1: tail, 0: head}
+    while waiting and ends:
+        at = -1 if -1 in ends and (0 not in ends or len(tail) <= len(head)) else 0
+        if size_of([waiting[at]]) > left:
+            del ends[at]
+            continue
+        left -= size_of([waiting[at]])
+        ends[at].append(waiting.pop(at))
+    gone = [_gone(len(waiting))] if waiting else []
+    return Shown("\n".join([*head, *gone, *tail[::-1]]), len(waiting) + cut)
+
+
+def _gone(turns: int) -> str:
+    return f"[{count(turns, 'turn')} not shown, for want of room]"
+
+
+def _shortened(turn: str, room: int) -> str:
+    """The beginning and the end of a turn that is longer than all the room there is."""
+    share = room * BYTES / len(turn.encode("utf-8", "surrogatepass"))
+    return shortened(turn, max(2, int(len(turn) * share) - SAID))
+
+
+def _lines(item: TraceItem, hidden: Sequence[str]) -> Iterator[str]:
+    match item.role:
+        case "tool":
+            yield f"[action] {_call(item.data)}"
+            yield f"[obs] {item.text}"
+        case "step":
+            n = item.data.get("step", "?")
+            if thought := str(item.data.get("reasoning") or ""):
+                yield f"[step {n} think] {thought}"
+            yield f"[step {n} action] {item.data.get('action', '')}"
+            yield f"[step {n} obs] {item.text}"
+        case "info":
+            if not item.data.get("summary"):
+                yield f"[info] {item.text}"
+        case "user" | "assistant":
+            # what a student saw and said is not marked: it would tell which of its words are right
+            yield f"[{item.role}] {item.text}"
+        case _:
+            yield f"[{item.role}] {redacted(item.text, hidden)}"
+
+
+def _call(data: Mapping[str, object]) -> str:
+    if command := data.get("command"):
+        return str(command)
+    arguments: Any = data.get("arguments")
+    told = json.dumps(arguments, ensure_ascii=False, default=str) if arguments else ""
+    return f"{cast('str', data.get('name', ''))}({told})"
+
 
 LEAST_ROOM = 400
 """Tokens of a trace that are shown, however many there are beside it."""
@@ -33,7 +194,7 @@ ELIDED = {
 
 
 class About(Protocol):
-    """What an environment says of a case; see `kept.evaluators.environments.opened`."""
+    """What an environment says of a case; see `kept.evaluators.environments.base`."""
 
     @property
     def task(self) -> str:
@@ -87,7 +248,7 @@ class Sight:
         if self.gold:
             return ()
         about = self.about(case)
-        return (about.reference, *about.golds, *traces.references_of(trace))
+        return (about.reference, *about.golds, *references_of(trace))
 
 
 class Row(NamedTuple):
@@ -137,15 +298,15 @@ def analyst_items(
 ) -> Pages:
     """The front matter, then each rollout; `room` is what all of it may take."""
     heads = [head_of(row, n, sight, front) for n, row in enumerate(rows, 1)]
-    turns = [traces.turns_of(row.trace, sight.hidden(row.case, row.trace)) for row in rows]
+    turns = [turns_of(row.trace, sight.hidden(row.case, row.trace)) for row in rows]
     seen = [sight.images(row.case) for row in rows]
     items = [*front, _total(rows)]
     if room is not None:
         room -= sum(picture_tokens(image) for images in seen for image in images)
-    rooms = _rooms(room, items, heads, [*map(traces.size_of, turns)])
+    rooms = _rooms(room, items, heads, [*map(size_of, turns)])
     cut = 0
     for at, (title, head) in enumerate(heads):
-        shown = traces.fitted(turns[at], rooms[at])
+        shown = fitted(turns[at], rooms[at])
         cut += shown.cut
         text = f"{head}\n\n{shown.text}".strip()
         items.append(Item("trajectory", title, text, needed=not at, images=seen[at]))
@@ -190,13 +351,13 @@ def head_of(row: Row, n: int, sight: Sight, front: Sequence[Item]) -> tuple[str,
     lines = [f"Task: {about.task}", f"Task type: {about.type}" if about.type else ""]
     if reason := fail_reason(row, sight):
         lines.append(f"Failure reason: {reason}")
-    lines.append(f"Steps: {traces.length_of(trace)}")
+    lines.append(f"Steps: {length_of(trace)}")
     parts = [
         ("Hidden Reference", about.reference if sight.gold else ""),
-        ("Target System Prompt", _elided(traces.system_prompt(trace), front)),
-        ("Target User Prompt", traces.user_prompt(trace)),
-        ("Trace Summary", traces.summary_of(trace) if sight.agent_traces else ""),
-        ("Trace Steps", traces.steps_of(trace) if sight.agent_traces else ""),
+        ("Target System Prompt", _elided(system_prompt(trace), front)),
+        ("Target User Prompt", user_prompt(trace)),
+        ("Trace Summary", summary_of(trace) if sight.agent_traces else ""),
+        ("Trace Steps", steps_of(trace) if sight.agent_traces else ""),
         ("Preview", about.preview),
     ]
     told = [f"#### {title}\n{text.strip()}" for title, text in parts if text.strip()]
@@ -220,11 +381,11 @@ def fail_reason(row: Row, sight: Sight) -> str:
     hidden = sight.hidden(row.case, row.trace)
     failure = row.outcome.failure
     if failure is not None:
-        return traces.redacted(f"{failure.kind}: {failure.message}", hidden)
+        return redacted(f"{failure.kind}: {failure.message}", hidden)
     if not row.failed:
         return ""
     # a judge knows the expected answer, and quotes it
-    return traces.redacted("; ".join(finding.text for finding in row.outcome.findings), hidden)
+    return redacted("; ".join(finding.text for finding in row.outcome.findings), hidden)
 
 
 def front_items(
@@ -255,3 +416,73 @@ def skill_items(brief: Brief, title: str = "## Current Skill") -> Iterator[Item]
     for path in sorted(texts):
         if path != SKILL:
             yield Item("further file", f"## Its file `{path}`", texts[path])
+
+
+META_SKILL = "meta_skill"
+"""The topic of notes that carry the teacher's memory from epoch to epoch."""
+
+UNTOLD = ("stale", "indecisive", "unaffordable", "proposer failed")
+"""Codes of steps that say nothing of their edits."""
+
+LONGEST = 600
+"""Characters of one edit that are told."""
+
+
+def about_of(step: ClosedStep) -> Mapping[str, Any]:
+    """What a step told of itself, whether or not it came to a proposal."""
+    if step.proposal is not None:
+        return step.proposal.about
+    return step.skip.about if step.skip is not None else {}
+
+
+def step_buffer(brief: Brief) -> str:
+    """The steps of this epoch before this one, oldest first; empty for the first."""
+    epoch = cast("int", brief.turn.settings.get("epoch", 0))
+    steps = closed_in(brief.closed, epoch)
+    return "\n\n".join("\n".join(_told(step, brief.objective)) for step in steps)
+
+
+def memory_of(notes: Sequence[Note]) -> str:
+    """The latest memory of the teacher; empty while there is none."""
+    return next((note.text for note in reversed(notes) if note.topic == META_SKILL), "")
+
+
+def _told(step: ClosedStep, objective: Objective) -> Iterator[str]:
+    about = about_of(step)
+    digest = cast("Mapping[str, Any]", about.get("digest") or {})
+    number = step.turn.settings.get("step", "?")
+    seen = f"{digest.get('n_fail', 0)} of {digest.get('n_total', 0)} cases failed"
+    yield f"Step {number}: {seen}; {outcome_of(step, objective)}"
+    for pattern in digest.get("failure_patterns", ()):
+        yield f"- failure pattern ({pattern['count']} of its minibatch): {pattern['pattern']}"
+    if step.verdict.outcome == "keep" or step.verdict.code in UNTOLD:
+        return
+    for item in about.get("items", ()):
+        yield f"- edit that was not kept: {item_line(item)}"
+
+
+def outcome_of(step: ClosedStep, objective: Objective) -> str:
+    """What became of a step, with its score before and after where it was measured."""
+    if step.proposal is None:
+        return f"nothing was proposed: {step.verdict.reason}"
+    gain = step.verdict.gain
+    score = ""
+    if gain is not None:
+        # one that is screened out has come no further
+        where = "" if "gain" in step.verdict.numbers else " on train cases"
+        score = f", `{objective.metric}` {gain:+.4f}{where}"
+    verb = "kept" if step.verdict.outcome == "keep" else f"not kept ({step.verdict.code})"
+    return f"its edits were {verb}{score}"
+
+
+def item_line(item: Mapping[str, Any]) -> str:
+    """An edit or a suggestion in one line."""
+    if "op" in item:
+        parts = [str(item["op"]), f"at `{item['target']}`" if item.get("target") else ""]
+        parts.append(f"with `{item['content']}`" if item.get("content") else "")
+    elif "instruction" in item:
+        parts = [str(item["type"]), f"{item['title']}: {item['instruction']}"]
+    else:
+        parts = ["a whole skill", "; ".join(map(str, item.get("change_summary", ())))]
+    line = " ".join(" ".join(filter(None, parts)).split())
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} …"

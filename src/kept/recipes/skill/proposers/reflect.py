@@ -1,4 +1,14 @@
-"""Reflect: analysts look at minibatches, failures and successes apart, all at the same time.
+"""Deep reflect: have a few rollouts done again with a question in them, and look at those too.
+
+The teacher writes the question. It may name one rollout, and the step of it that the student should
+go on from; the environment knows how. What comes of it is for analysts alone, and is never judged.
+
+Skill-aware reflection: a defect of the skill is an edit, a lapse of its reader is a reminder.
+
+Pure. Reminders stand in a protected appendix: only code writes there. Two that say the same in
+other letters or signs are one.
+
+Reflect: analysts look at minibatches, failures and successes apart, all at the same time.
 
 A reply that cannot be used, or an outage, costs its minibatch alone, and is told; an outage that
 leaves none is a failure. Whose patch it is
@@ -8,17 +18,155 @@ and how many cases stand behind it is written down by code.
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from kept.core.rollout import Failure
-from kept.models.window import tokens_of
-from kept.proposers.proposers_fitting import Item
+from kept.core.artifact import Candidate
+from kept.core.proposal import Ask, Brief
+from kept.core.rollout import Failure, Pair
+from kept.models.context_window import tokens_of
+from kept.proposers.prompt_items import Item
+from kept.recipes.skill.document import APPENDIX, region_text, without_markers
 from kept.recipes.skill.proposers.analyst import Row, Sight, analyst_items
-from kept.recipes.skill.proposers.lapses import Lapses
-from kept.recipes.skill.proposers.modes import SOURCES, Source, Update, analyst_schema, without_text
-from kept.recipes.skill.proposers.teacher import Desk, Said, Wanted, is_broken, rewriting, words_of
+from kept.recipes.skill.proposers.teacher import (
+    COUNT,
+    SOURCES,
+    TEXT,
+    Desk,
+    Said,
+    Source,
+    Update,
+    Wanted,
+    analyst_schema,
+    is_broken,
+    rewriting,
+    shape,
+    without_text,
+    words_of,
+)
+
+PROBE = shape(reasoning=TEXT, probe_instruction=TEXT, probe_target_id=TEXT, probe_after_step=COUNT)
+
+
+@dataclass(frozen=True, slots=True)
+class Deep:
+    """How deep it goes."""
+
+    probe: Callable[..., Mapping[str, str]]
+    """Makes the texts of a candidate that is asked; see `kept.evaluators.environments.base`."""
+    sight: Sight
+    failures: int = 4
+    successes: int = 2
+
+    def most_asked(self, rows: int) -> int:
+        """Rollouts that are done again at most, of so many."""
+        return min(rows, self.failures + self.successes)
+
+    def chosen(self, rows: Sequence[Row]) -> list[Row]:
+        """A few that stand for the others: of as many kinds of tasks as there are."""
+        failed = [row for row in rows if row.failed]
+        solved = [row for row in rows if not row.failed]
+        return [*self._varied(failed, self.failures), *self._varied(solved, self.successes)]
+
+    def _varied(self, rows: Sequence[Row], most: int) -> list[Row]:
+        by_kind: dict[str, list[Row]] = {}
+        for row in rows:
+            by_kind.setdefault(self.sight.about(row.case).type, []).append(row)
+        found: list[Row] = []
+        while len(found) < min(most, len(rows)):
+            found += [kind.pop(0) for kind in by_kind.values() if kind]
+        return found[:most]
+
+    async def ask(
+        self, desk: Desk, rows: Sequence[Row], pairs: Sequence[Pair], front: Sequence[Item]
+    ) -> tuple[Ask, dict[str, Any]] | dict[str, Any] | Failure:
+        """The rollouts that the teacher wants to see again; or in words why there are none."""
+        mine = self.chosen(rows)
+        if not mine:
+            return {"error": "no rollout of a kind that is looked at again"}
+        system = desk.prompt("deep_probe")
+        wanted = Wanted(PROBE)
+        room = desk.teacher.room(wanted)
+        room = None if room is None else room - tokens_of(system) - tokens_of(json.dumps(PROBE))
+        pages = analyst_items(mine, self.sight, front, room)
+        said = await desk.ask("probe", system, pages.items, wanted)
+        if isinstance(said, Failure):
+            if is_broken(said):
+                return said
+            await desk.do_without("probe", said)
+            return {"error": words_of(said)}
+        told = dict(said.data)
+        if not told["probe_instruction"].strip():
+            return {**told, "error": "the teacher asks nothing"}
+        named = [row for row in mine if row.case.id == told["probe_target_id"]]
+        ids = {row.case.id for row in named or mine}
+        again = tuple(pair for pair in pairs if pair.case in ids)
+        made = self._candidate(desk.brief, told, named)
+        return Ask(made.id, again, "probe", made), told
+
+    def _candidate(self, brief: Brief, told: Mapping[str, Any], named: Sequence[Row]) -> Candidate:
+        texts, instruction = brief.incumbent.texts, told["probe_instruction"]
+        step = told["probe_after_step"]
+        if not named or not step:
+            return Candidate(dict(self.probe(texts, instruction)))
+        return Candidate(dict(self.probe(texts, instruction, named[0].trace, step)))
+
+
+Sources = Literal["failure_only", "both"]
+
+TITLE = "## Reminders"
+
+_SIGNS = re.compile(r"[^\w\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Lapses:
+    """How they are told apart."""
+
+    sources: Sources = "both"
+    threshold: int = 0
+    """Reminders that may stand there before they are put together; 0 for any number."""
+
+    def asks(self, source: Source) -> bool:
+        """Whether analysts of this kind are asked for reminders."""
+        return source == "failure" or self.sources == "both"
+
+
+def key_of(note: str) -> str:
+    """What two spellings of one reminder have in common."""
+    return " ".join(_SIGNS.sub(" ", note.casefold()).split())
+
+
+def fresh_notes(notes: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Those that say something new, in order, each in one line."""
+    seen = {key_of(note) for note in known}
+    found: list[str] = []
+    for note in notes:
+        line = " ".join(without_markers(note).split()).lstrip("-* ")
+        key = key_of(line)
+        if key and key not in seen:
+            seen.add(key)
+            found.append(line)
+    return found
+
+
+def notes_in(skill: str) -> list[str]:
+    """The reminders that a skill has."""
+    lines = region_text(skill, APPENDIX).splitlines()
+    return [line.removeprefix("- ").strip() for line in lines if line.startswith("- ")]
+
+
+def appendix_text(notes: Sequence[str]) -> str:
+    """What stands in the appendix."""
+    return "\n".join([TITLE, *(f"- {note}" for note in notes)])
+
+
+def noted(patches: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The reminders of a step, each once."""
+    return fresh_notes((n for patch in patches for n in patch.get("appendix_notes", ())), ())
+
 
 _PROMPTS: dict[Source, str] = {"failure": "analyst_error", "success": "analyst_success"}
 _SHORT: dict[Source, str] = {"failure": "fail", "success": "succ"}

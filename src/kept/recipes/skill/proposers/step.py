@@ -13,18 +13,28 @@ from kept.core.ports import Scope
 from kept.core.proposal import USELESS, Ask, Brief, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Pair
 from kept.core.schedules.epochs import At, batches
-from kept.core.words import count
-from kept.proposers.outages import outage_of
-from kept.proposers.proposers_fitting import Item
-from kept.recipes.skill.proposers.aggregate import Merged, aggregate, items_of
-from kept.recipes.skill.proposers.analyst import Row, front_items, rows_of, skill_items
-from kept.recipes.skill.proposers.buffer import memory_of, step_buffer
-from kept.recipes.skill.proposers.deep import Deep
-from kept.recipes.skill.proposers.lapses import noted
-from kept.recipes.skill.proposers.modes import SOURCES
-from kept.recipes.skill.proposers.reflect import Analysts, Patch, digest, minibatches, reflect
-from kept.recipes.skill.proposers.select import Selected, select
-from kept.recipes.skill.proposers.teacher import Desk, Teacher
+from kept.core.text import count
+from kept.proposers.failing_cases import outage_of
+from kept.proposers.prompt_items import Item
+from kept.recipes.skill.proposers.aggregate import Merged, Selected, aggregate, items_of, select
+from kept.recipes.skill.proposers.analyst import (
+    Row,
+    front_items,
+    memory_of,
+    rows_of,
+    skill_items,
+    step_buffer,
+)
+from kept.recipes.skill.proposers.reflect import (
+    Analysts,
+    Deep,
+    Patch,
+    digest,
+    minibatches,
+    noted,
+    reflect,
+)
+from kept.recipes.skill.proposers.teacher import SOURCES, Desk, Teacher
 from kept.recipes.skill.proposers.update import Updated, update_by_edits, update_by_rewrite, whole
 
 

@@ -1,0 +1,469 @@
+"""Records: what a rollout shows of one component, for whoever writes the next text of it.
+
+They travel in the trace of the rollout, and so in the journal: a resume has them too.
+
+Who writes a new text of a component, given records of what the old one did.
+
+What a model is told that writes a text anew: Kept's own prompt, or a file of the user's.
+
+A proposer that looks at a few train cases and has the text of a component written anew.
+
+`reflection_lm` as who writes new texts: a model by its name, or a function with its price.
+"""
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
+
+from kept.adapters.arguments import OwnTerms, limits_of
+from kept.core.case import Case
+from kept.core.edit import Write
+from kept.core.llm import Message, ModelReply, ModelRequest
+from kept.core.ports import Model, Scope
+from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, ProposerReply, Skip
+from kept.core.rollout import FREE, Failure, Pair, TraceItem, Usage
+from kept.core.score import Finding, Outcome
+from kept.engine.user_code import call_apart
+from kept.errors import SetupError
+from kept.evaluators.runners.function import failure_of
+from kept.models.ask import ask
+from kept.models.client import connect
+from kept.models.context_window import room_of, tokens_of
+from kept.models.prompts import prompt, strange_places
+from kept.models.providers import config_of
+from kept.models.roles import unbounded
+from kept.models.structured_output import ReplyRules
+from kept.proposers.prompt_items import UNTOLD, Item, fit, parent_item, verdict_of
+
+Record = Mapping[str, Any]
+Records = Mapping[str, list[Record]]
+"""By component."""
+
+RECORD = "record"
+NOTE = "note"
+
+LONGEST = 4000
+"""Characters of a thing that is no JSON: a picture, say."""
+
+
+def trace_of(records: Mapping[str, Iterable[Any]]) -> Iterator[TraceItem]:
+    """A trace that holds these records."""
+    for component, rows in records.items():
+        for row in rows:
+            plain = _plain(row)
+            yield TraceItem(RECORD, shown(plain), {"component": component, "record": plain})
+
+
+def records_in(trace: Iterable[TraceItem], component: str) -> list[Record]:
+    """Those of one component."""
+    rows = [item.data for item in trace if item.role == RECORD]
+    return [cast("Record", data["record"]) for data in rows if data["component"] == component]
+
+
+def findings_in(trace: Iterable[TraceItem]) -> tuple[Finding, ...]:
+    """What records say in so many words, each thing once."""
+    rows = [cast("Record", item.data["record"]) for item in trace if item.role == RECORD]
+    told = [str(v) for row in rows for k, v in row.items() if k.lower() in ("feedback", "error")]
+    return tuple(Finding(text) for text in dict.fromkeys(told) if text)
+
+
+def shown(record: Record) -> str:
+    """A record as a text to read."""
+    return "\n".join(f"{name}: {_text(value)}" for name, value in record.items())
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _plain(row: object) -> Record:
+    try:
+        plain = json.loads(json.dumps(row, ensure_ascii=False, default=_cut))
+    except (TypeError, ValueError, RecursionError):
+        plain = _cut(row)
+    return cast("Record", plain) if isinstance(plain, dict) else {"record": plain}
+
+
+def _cut(value: object) -> str:
+    return str(value)[:LONGEST]
+
+
+REFUSED = 3
+"""Texts that came to nothing and are shown, the last ones."""
+
+SILENT = (*UNTOLD, "duplicate")
+"""Codes of steps that say nothing of their text, or nothing that an earlier one does not say."""
+
+_TAGS = ("<new-text>", "</new-text>")
+# beginnings and ends apart: one pattern for both takes the square of a long reply, or more
+_TAGGED = (re.compile(r"<new-text>[^\S\n]*\n"), re.compile(r"\n[^\S\n]*</new-text>"))
+_FENCED = (
+    re.compile(r"^```[^\n]*\n", re.MULTILINE),
+    re.compile(r"\n```[^\S\n]*$", re.MULTILINE),
+)
+
+
+class Work(NamedTuple):
+    """What there is to write, and by what."""
+
+    brief: Brief
+    components: tuple[str, ...]
+    records: Records
+
+
+class Written(NamedTuple):
+    """New texts by component."""
+
+    texts: Mapping[str, str]
+    unseen: str = ""
+    """What the author was not shown, in words."""
+
+
+class Author(Protocol):
+    """Writes new texts; remembers nothing."""
+
+    async def write(self, work: Work, scope: Scope) -> Written | Failure:
+        """New texts for some of the components."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionAuthor:
+    """A peer's own function `(candidate, records, components) -> new texts`."""
+
+    function: Callable[..., Any]
+    usd: float | None = None
+    """What a call is charged with; None where nobody says."""
+
+    async def write(self, work: Work, scope: Scope) -> Written | Failure:
+        """What the function returns; asked once, also when a run goes on after a kill."""
+        texts, records = dict(work.brief.incumbent.texts), {**work.records}
+        components = list(work.components)
+
+        async def do() -> ModelReply | Failure:
+            try:
+                told = await call_apart(self.function, texts, records, components)
+            except Exception as error:  # noqa: BLE001 # the wrapper of a port: theirs is a value
+                return replace(failure_of(error), blame="infrastructure")
+            return _as_reply(told, work.brief.incumbent.texts, _charge(self.usd))
+
+        request = {"texts": texts, "records": records, "components": components}
+        reply = await scope.call(request, ModelReply, do, self.usd)
+        return reply if isinstance(reply, Failure) else Written(json.loads(reply.text))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAuthor:
+    """A model that reads the records and writes the text anew."""
+
+    model: Model
+    room: int | None = None
+    """Tokens that a request may have; None where that is not known."""
+    templates: Mapping[str, str] = field(default_factory=dict[str, str])
+    """A prompt of the user's own by component, or for all under the empty name."""
+    guidance: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What somebody wants, by title."""
+    told: str = field(default_factory=partial(prompt, "component"))
+    """What it is to do, where no template says so."""
+
+    async def write(self, work: Work, scope: Scope) -> Written | Failure:
+        """Ask for each component by itself."""
+        found: dict[str, str] = {}
+        unseen = ""
+        for component in work.components:
+            words, left_out = self._words(work, component)
+            # another seed for each step, or steps open side by side would propose the same
+            request = ModelRequest((Message("user", words),), seed=work.brief.seed >> 17)
+            rules = ReplyRules(usable=lambda text: text_in(text) is not None)
+            reply = await ask(scope, self.model, request, rules=rules)
+            if isinstance(reply, Failure):
+                return replace(reply, blame="infrastructure")
+            if reply.finish == "length":
+                message = f"`{self.model.name}` did not come to the end of the text"
+                return Failure("limit", "infrastructure", message)
+            text = text_in(reply.text)
+            if text is None:
+                tags = " and ".join(_TAGS)
+                message = f"`{self.model.name}` did not write its text between {tags}"
+                return Failure("parse", "infrastructure", message)
+            found[component] = text
+            unseen = unseen or left_out
+        return Written(found, unseen)
+
+    def _words(self, work: Work, component: str) -> tuple[str, str]:
+        """What the model is told, and what of it there was no room for."""
+        template = self.templates.get(component) or self.templates.get("", "")
+        told = template or self.told
+        room = None if self.room is None else self.room - tokens_of(told)
+        if not template:
+            fitted = fit([*self._items(work, component)], room)
+            return f"{told}\n{fitted.message().text}", fitted.unseen
+        # it has places for the text and the records alone
+        text = _text_item(work, component)
+        fitted = fit([text, *_record_items(work, component)], room)
+        records = "\n\n".join(item.text for item in fitted.items if item is not text)
+        filled = template.replace("<curr_param>", text.text).replace("<side_info>", records)
+        return filled, fitted.unseen
+
+    def _items(self, work: Work, component: str) -> Iterator[Item]:
+        brief = work.brief
+        yield from parent_item(brief)
+        yield _text_item(work, component)
+        for title, wish in self.guidance.items():
+            yield Item("piece of guidance", f"# {title}", wish, material=False)
+        yield from _record_items(work, component)
+        for step, tried in islice(_refused(brief, component), REFUSED):
+            told = f"{tried}\n\nverdict: {verdict_of(step)}"
+            yield Item("refused text", f"# Step {step.step} tried this", told)
+        for name, other in brief.incumbent.texts.items():
+            if name != component:
+                yield Item("further text", f"# The text `{name}`, which stays as it is", other)
+
+
+@dataclass(frozen=True, slots=True)
+class CallableModel:
+    """A function of a prompt as a model."""
+
+    function: Callable[..., Any]
+    name: str = "reflection_lm"
+    usd: float | None = None
+    """What a call is charged with; None where nobody says."""
+
+    def worst_usd(self, request: ModelRequest) -> float | None:
+        """What a call is charged with."""
+        return self.usd
+
+    async def complete(self, request: ModelRequest) -> ModelReply | Failure:
+        """One reply."""
+        try:
+            told = await call_apart(self.function, request.messages[-1].text)
+        except Exception as error:  # noqa: BLE001 # the wrapper of a port: theirs is a value
+            return replace(failure_of(error), blame="infrastructure")
+        rows = cast("list[object]", told) if isinstance(told, list) else [told]
+        if not rows or not isinstance(rows[0], str):
+            message = f"`{self.name}` returned {told!r:.200}, not a text"
+            return Failure("parse", "infrastructure", message)
+        return ModelReply(rows[0], _charge(self.usd))
+
+
+def _text_item(work: Work, component: str) -> Item:
+    text = work.brief.incumbent[component]
+    return Item("text", f"# The text `{component}` as it is now", text, needed=True)
+
+
+def _record_items(work: Work, component: str) -> Iterator[Item]:
+    for n, record in enumerate(work.records[component], 1):
+        yield Item("record", f"# Record {n} of what came of it", shown(record))
+
+
+def text_in(said: str) -> str | None:
+    """The new text of a reply: between tags, between fences, or all of it; None for half of it."""
+    tagged = _between(said, *_TAGGED)
+    tagged = _on_a_line(said) if tagged is None else tagged
+    if tagged is not None:
+        return tagged.strip()
+    fenced = _between(said, *_FENCED)
+    text = (said if fenced is None else fenced).strip()
+    return None if any(tag in text for tag in _TAGS) else text
+
+
+def _between(said: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> str | None:
+    """From the first beginning to the last end."""
+    start = opening.search(said)
+    ends = [found.start() for found in closing.finditer(said)]
+    if start is None or not ends or ends[-1] < start.end():
+        return None
+    return said[start.end() : ends[-1]]
+
+
+def _on_a_line(said: str) -> str | None:
+    """From the last tag that opens: a reply may speak of the tag before it uses it."""
+    opening, closing = _TAGS
+    end = said.rfind(closing)
+    start = said.rfind(opening, 0, max(end, 0))
+    return None if start < 0 else said[start + len(opening) : end]
+
+
+def _refused(brief: Brief, component: str) -> Iterator[tuple[ClosedStep, str]]:
+    """Texts of a component that came to nothing, each once, the last first."""
+    told: set[str] = set()
+    for step in reversed(brief.closed):
+        if step.proposal is None or step.verdict.outcome == "keep" or step.verdict.code in SILENT:
+            continue
+        for edit in step.proposal.edits:
+            if isinstance(edit, Write) and edit.path == component and edit.text not in told:
+                told.add(edit.text)
+                yield step, edit.text
+
+
+def _charge(usd: float | None) -> Usage:
+    return FREE if usd is None else Usage(usd=usd)
+
+
+def _as_reply(told: object, texts: Mapping[str, str], usage: Usage) -> ModelReply | Failure:
+    if isinstance(told, Mapping):
+        new = cast("Mapping[object, object]", told)
+        if all(k in texts and isinstance(v, str) for k, v in new.items()):
+            return ModelReply(json.dumps(dict(new)), usage)
+    message = f"the proposer returned {told!r:.200}, not new texts of {', '.join(texts)}"
+    return Failure("parse", "infrastructure", message)
+
+
+FILE = "component.md"
+
+
+def component_prompt(terms: Mapping[str, object], *, asked: bool = True) -> str:
+    """The prompt of a call: that of its folder `prompts`, where it names one.
+
+    Args:
+        terms: those of the call.
+        asked: whether there is a model that would be told so.
+    """
+    given = cast("str | Path | None", terms.get("prompts"))
+    if given is None:
+        return prompt("component")
+    if not asked:
+        raise SetupError(
+            "`prompts` is for a `reflection_lm`", hint="give that too, or leave it out"
+        )
+    file = Path(given) / FILE
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        hint = f"`kept prompts copy {given} component` makes it"
+        raise SetupError(f"cannot read {file}: {why}", hint=hint) from error
+    if not text.strip():
+        raise SetupError(f"{file} is empty", hint="delete it, and leave `prompts` out")
+    for line, words in strange_places("component", text):
+        message = f"{file}:{line} `{words}` is no placeholder of the prompt `component`"
+        raise SetupError(message, hint="it has none")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Reflecting:
+    """Implements `kept.core.ports.Proposer`."""
+
+    author: Author
+    components: tuple[str, ...]
+    size: int = 3
+    """Train cases that it looks at, others in every step."""
+    whole: bool = False
+    """Whether it has all components written anew at once, and not one after the other."""
+    perfect: float | None = None
+    """A metric at which a case needs no mending."""
+    name: str = "reflect"
+    serial: bool = False
+    builds: bool = True
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """New texts, after a look at what the incumbent does."""
+        if not brief.answers:
+            drawn = random.Random(brief.seed).sample(brief.train, self.most_asked(brief.train))
+            pairs = tuple(Pair(case.id, 0) for case in drawn)
+            return Ask(brief.incumbent.id, pairs, "feedback")
+        outcomes, traces = brief.answers[0].outcomes, brief.answers[0].traces
+        if outage := _outage(outcomes):
+            return outage
+        wrong = [pair.case for pair, outcome in outcomes.items() if not self._well(brief, outcome)]
+        if not wrong:
+            # a near miss that is perfect on its train cases is not yet what leads
+            everything = len(outcomes) == len(brief.train) and brief.parent is None
+            return Skip("each case that was looked at has the perfect score", exhausted=everything)
+        work = Work(brief, self._turn(brief), _records(brief, outcomes, traces))
+        if not any(work.records[component] for component in work.components):
+            return Skip(f"nothing was recorded of {', '.join(work.components)}")
+        written = await self.author.write(work, scope)
+        return written if isinstance(written, Failure) else _proposal(brief, written, wrong)
+
+    def most_asked(self, train: tuple[Case, ...]) -> int:
+        """For each step, what it looks at first."""
+        return min(self.size, len(train))
+
+    def _turn(self, brief: Brief) -> tuple[str, ...]:
+        if self.whole:
+            return self.components
+        return (self.components[brief.turn.number % len(self.components)],)
+
+    def _well(self, brief: Brief, outcome: Outcome) -> bool:
+        if self.perfect is None or outcome.failure is not None:
+            return False
+        return outcome.metrics.get(brief.objective.metric, self.perfect - 1) >= self.perfect
+
+
+def _outage(outcomes: Mapping[Pair, Outcome]) -> Failure | None:
+    """What kept everything that was looked at from being measured; None where something was."""
+    failures = [outcome.failure for outcome in outcomes.values()]
+    if any(failure is None or failure.blame == "candidate" for failure in failures):
+        return None
+    return next(iter(failures), None)
+
+
+def _records(
+    brief: Brief,
+    outcomes: Mapping[Pair, Outcome],
+    traces: Mapping[Pair, tuple[TraceItem, ...]],
+) -> dict[str, list[Record]]:
+    """What is known of each component; a failure of the candidate's own belongs to all of them."""
+    found: dict[str, list[Record]] = {name: [] for name in brief.incumbent.texts}
+    for pair, outcome in outcomes.items():
+        for name, rows in found.items():
+            rows += records_in(traces.get(pair, ()), name)
+            if outcome.failure is not None and outcome.failure.blame == "candidate":
+                rows.append({"case": pair.case, "failed": outcome.failure.message})
+    return found
+
+
+def _proposal(brief: Brief, written: Written, wrong: list[str]) -> ProposerReply:
+    before = brief.incumbent.texts
+    new = {n: text for n, text in written.texts.items() if text.strip() != before[n].strip()}
+    empty = [name for name, text in new.items() if not text.strip()]
+    if empty:
+        return Failure("empty", "infrastructure", f"the new text of `{empty[0]}` is empty")
+    if not new:
+        return Skip("nothing would change")
+    edits = tuple(Write(name, _ended(text, before[name])) for name, text in new.items())
+    why = f"{', '.join(new)} written anew after a look at {', '.join(wrong)}"
+    return Proposal(edits, why, tuple(wrong), unseen=written.unseen)
+
+
+def _ended(text: str, before: str) -> str:
+    """A text whose last line ends as it did before: who wrote it anew was not asked about that."""
+    return f"{text}\n" if before.endswith("\n") and not text.endswith("\n") else text
+
+
+def author_of(
+    lm: str | Callable[..., Any], terms: OwnTerms, settings: Mapping[str, Any] | None = None
+) -> ModelAuthor:
+    """Who writes; refuses a limit of money that could not be kept with it."""
+    if not isinstance(lm, str):
+        return ModelAuthor(CallableModel(lm, usd=usd_per_call(terms)))
+    config = replace(config_of(lm), **(settings or {}))
+    if limited(terms) and unbounded(config) is not None:
+        message = f"what a call of `{config.name}` costs at most is not known"
+        hint = "leave `max_usd` out, or give a function and its `usd_per_call`"
+        raise SetupError(message, hint=hint)
+    return ModelAuthor(connect(config), room_of(config))
+
+
+def usd_per_call(terms: OwnTerms) -> float | None:
+    """What a call of a function that writes costs at most, as it is told."""
+    price = terms.get("usd_per_call")
+    if price is None and limited(terms):
+        message = "what a function that writes costs is not known, so `max_usd` could not be kept"
+        hint = "give `usd_per_call`, the most that one call of it may cost"
+        raise SetupError(message, hint=hint)
+    return price
+
+
+def limited(terms: OwnTerms) -> bool:
+    """Whether there is a limit of money."""
+    budget = limits_of(terms)
+    return budget is not None and budget.max_usd is not None

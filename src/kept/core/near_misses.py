@@ -1,0 +1,103 @@
+"""The final: alternatives that take each other's place are compared all together, once.
+
+Each enters it with a step of its own and waits in the pool as a near miss. What the final settles
+is told by the steps of those that are taken up again: the first of them may hear that another won,
+and that one is taken up next.
+
+Proposals that build on a near miss: its edits first, their own on top.
+
+Journalled whole, so that they apply to the incumbent and are judged against it as all others are.
+Where what they build on was kept meanwhile, their own part alone is left to be tried.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from kept.core.containers import Log
+from kept.core.edit import Edit, EditReport
+from kept.core.proposal import ClosedStep, Pool, Proposal
+
+ENTERED = "entered"
+"""Number of a verdict by which a step entered the final."""
+
+AHEAD = "ahead"
+"""Number of a verdict that says which of the finalists won, where it is another."""
+
+
+def finalists(closed: Iterable[ClosedStep], incumbent: str) -> tuple[ClosedStep, ...]:
+    """The steps that entered the final against this incumbent, oldest first."""
+    return tuple(
+        step
+        for step in closed
+        if step.verdict.code == "near miss"
+        and ENTERED in step.verdict.numbers
+        and step.incumbent == incumbent
+        and step.candidate is not None
+    )
+
+
+def handed_on(closed: Sequence[ClosedStep], pool: Pool) -> ClosedStep | None:
+    """The step that was told that another won, while that one waits to be taken up."""
+    if not any(miss.alone for miss in pool):
+        return None
+    return next((s for s in reversed(closed) if AHEAD in s.verdict.numbers), None)
+
+
+def settled(
+    pool: Pool, steps: tuple[ClosedStep, ...], members: tuple[int, ...], told: Mapping[str, float]
+) -> Pool:
+    """The pool after a final: whoever won it, till it is taken up; else nobody.
+
+    One that was taken up as the winner does not hand it on again: a grader that fails on one side
+    alone may have each of two call the other the better one.
+    """
+    if AHEAD not in told or any(miss.alone for miss in pool if miss.step in members):
+        return ()
+    winner = steps[int(told[AHEAD])].step
+    return tuple(miss._replace(alone=True) for miss in pool if miss.step == winner)
+
+
+def on_top(parent: ClosedStep, own: Proposal) -> Proposal:
+    """A proposal that was made for the candidate of a step, as one for that step's incumbent."""
+    assert parent.proposal is not None, "a near miss has a proposal"
+    below = parent.proposal.edits
+    return replace(own, edits=(*below, *own.edits), builds_on=(parent.step,), inherited=len(below))
+
+
+def line_of(
+    closed: Log[ClosedStep], step: int, there: Collection[int] = frozenset[int]()
+) -> Iterator[int]:
+    """A step and those that it builds on, up to those that are in the incumbent already."""
+    while step not in there:
+        yield step
+        proposal = closed[step].proposal
+        if proposal is None or not proposal.builds_on:
+            return
+        (step,) = proposal.builds_on
+
+
+def kept_since(closed: Log[ClosedStep], first: int) -> set[int]:
+    """Steps whose edits became part of the incumbent with the first of these steps or a later."""
+    found: set[int] = set()
+    for step in closed[first:]:
+        if step.verdict.outcome == "keep" and step.proposal is not None:
+            for member in step.proposal.merges:
+                found.update(line_of(closed, member))
+    return found
+
+
+def edits_without(
+    closed: Log[ClosedStep], proposal: Proposal, there: Collection[int]
+) -> tuple[Edit, ...]:
+    """What a proposal changes besides what these steps did: an end of its edits."""
+    own = proposal.edits[proposal.inherited :]
+    if not proposal.builds_on or proposal.builds_on[0] in there:
+        return own
+    parent = closed[proposal.builds_on[0]].proposal
+    below = edits_without(closed, parent, there) if parent is not None else ()
+    return (*below, *own)
+
+
+def judged_whole(proposal: Proposal, reports: Sequence[EditReport]) -> bool:
+    """Whether all of its edits were tried, and not only what it adds to what it builds on."""
+    return len(reports) == len(proposal.edits)

@@ -1,0 +1,483 @@
+"""Diagnostic rollouts: a candidate that carries what the student is told besides its skill.
+
+The instruction, and what the student had said and done before, travel as one more text of the
+candidate. So a probe is an Ask like any other: journalled, and never mixed up with a rollout of
+the skill itself.
+
+A skill as a chat model reads it.
+
+SKILL.md comes first, the other files of a skill folder follow with their paths. Comments of
+Markdown are for people and proposers: markers of protected regions are no part of what is learnt.
+
+A chat model as student: it is told the skill, and talks its way through a case.
+
+One question and one answer are the least of it; tools are used and further turns are had as the
+environment wants. What it says that cannot be used is its own failure, and is told with its trace;
+what a provider does not answer is a failure of infrastructure, and no rollout at all.
+
+What a student's reply says: the answer in it, and what is shown of one.
+
+The scorer of an environment: `hard`, `soft` and why, with what analysts are told of it.
+
+Where a grade needs a judge, the judge is asked in the scope of the rollout: journalled, paid for
+and served from the journal like any other call.
+"""
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, cast
+
+from kept.core.artifact import Candidate, uncommented
+from kept.core.case import Case
+from kept.core.llm import Message, ModelRequest, asking, failed, failure_of, said
+from kept.core.ports import Model, Scope, Tool
+from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.core.score import Finding, Score
+from kept.core.text import count, one_line
+from kept.errors import KeptError
+from kept.evaluators.environments.base import (
+    HARD,
+    SESSION,
+    SKILL,
+    SOFT,
+    STEP,
+    VERIFICATION,
+    Environment,
+    Episode,
+    Graded,
+    JudgeQuestion,
+    Posed,
+    Turn,
+)
+from kept.evaluators.environments.pictures import marked
+from kept.models.ask import ask, draw_seed
+from kept.models.prices import usual_usd, worst_usd
+from kept.models.tool_loop import Agent
+
+PROBE = ".kept-probe.json"
+"""The text of a candidate that makes it a probe; no skill may have a file of that name."""
+
+_NUMBERED = ("assistant", "tool", "step")
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """What a probe says."""
+
+    instruction: str
+    before: tuple[TraceItem, ...] = ()
+    """What is taken as said and done."""
+    after: int | None = None
+    """The step of the earlier rollout that `before` ends with."""
+    session: TraceItem | None = None
+
+
+def probed(
+    texts: Mapping[str, str],
+    instruction: str,
+    trace: Sequence[TraceItem] = (),
+    after_step: int | None = None,
+) -> Mapping[str, str]:
+    """The texts of a candidate that is a probe; see `kept.evaluators.environments.base.Probe`."""
+    before = prefix(trace, after_step) if after_step is not None else ()
+    kept = (item for item in trace if item.role == SESSION and "gzip" in item.data)
+    session = next((replace(item, data={**item.data, "raw": ""}) for item in kept), None)
+    said: dict[str, object] = {"instruction": instruction}
+    if before:
+        said |= {"after": after_step, "before": [_packed(item) for item in before]}
+        said |= {"session": _packed(session)} if session is not None else {}
+    return {**texts, PROBE: json.dumps(said, ensure_ascii=False)}
+
+
+def probing_of(candidate: Candidate) -> Probing | None:
+    """What a candidate is a probe of; None where it is none."""
+    text = candidate.texts.get(PROBE)
+    if text is None:
+        return None
+    said = cast("dict[str, Any]", json.loads(text))
+    session = said.get("session")
+    return Probing(
+        said["instruction"],
+        tuple(map(_unpacked, said.get("before", ()))),
+        said.get("after"),
+        _unpacked(session) if session else None,
+    )
+
+
+def skill_of(candidate: Candidate) -> dict[str, str]:
+    """The texts of a candidate that are its skill."""
+    return {path: text for path, text in candidate.texts.items() if path != PROBE}
+
+
+def prefix(trace: Sequence[TraceItem], after: int) -> tuple[TraceItem, ...]:
+    """What was said and done up to a step, that step with it.
+
+    Steps are numbered from 1; those that an agent CLI or a simulator numbers, as it does.
+    """
+    found: list[TraceItem] = []
+    number = 0
+    for item in trace:
+        if item.role in _NUMBERED:
+            number = cast("int", item.data.get("step", number + 1))
+            if number > after:
+                break
+        elif item.role not in ("system", "user"):
+            continue
+        found.append(item)
+    # what was said after the last step is no part of it
+    while found and found[-1].role == "user" and number > after:
+        found.pop()
+    return tuple(found)
+
+
+def packed_session(raw: str, data: bytes | None, session: str) -> TraceItem:
+    """What an agent CLI said, and what it can go on from where that is to be kept."""
+    told: dict[str, object] = {"raw": raw}
+    if data is not None:
+        told |= {"gzip": base64.b64encode(data).decode(), "session": session}
+    return TraceItem(SESSION, "", told)
+
+
+def session_data(item: TraceItem) -> bytes:
+    """What it can go on from, taken out again."""
+    return base64.b64decode(str(item.data["gzip"]))
+
+
+def _packed(item: TraceItem) -> dict[str, object]:
+    return {"role": item.role, "text": item.text, "data": dict(item.data)}
+
+
+def _unpacked(said: Mapping[str, Any]) -> TraceItem:
+    return TraceItem(said["role"], said["text"], said["data"])
+
+
+def skill_text(texts: Mapping[str, str]) -> str:
+    """All of a skill as one text."""
+    return _whole(tuple(texts.items()))
+
+
+@lru_cache(maxsize=64)
+def _whole(texts: tuple[tuple[str, str], ...]) -> str:
+    parts: list[str] = []
+    # a folder may be spelt in any order, and is one skill
+    for path, text in sorted(texts, key=lambda row: (row[0] != SKILL, row[0])):
+        # in a template or a script such a comment may be what matters
+        plain = uncommented(text) if path.endswith(".md") else text.strip()
+        if plain:
+            parts.append(plain if path == SKILL else f"## File: {path}\n\n{plain}")
+    return "\n\n".join(parts)
+
+
+def system_prompt(system: str, texts: Mapping[str, str]) -> str:
+    """What is always said, and the skill."""
+    skill = skill_text(texts)
+    told = f"# Skill\n\n{skill}" if skill else ""
+    return "\n\n".join(part for part in (system.strip(), told) if part)
+
+
+Price = Callable[[Model, ModelRequest], float | None]
+
+
+class ChatRunner:
+    """Talks with a model about every pair."""
+
+    def __init__(
+        self,
+        env: Environment,
+        model: Model,
+        request: ModelRequest | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """`request` is how the model is asked, messages apart; `timeout` is for a whole case."""
+        self._env = env
+        self._model = model
+        self._shape = request or ModelRequest(())
+        self._timeout = timeout
+
+    async def run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        """Have one conversation."""
+        if self._timeout is None:
+            return await self._run(job, candidate, case, scope)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._run(job, candidate, case, scope)
+        except TimeoutError:
+            message = f"the case was not done within {count(self._timeout, 'second')}"
+            return Failure("timeout", "candidate", message)
+
+    async def close(self) -> None:
+        """Have the environment let go."""
+        await self._env.close()
+
+    def worst_usd(self, candidate: Candidate, case: Case) -> float | None:
+        """The most that a rollout can cost; None where nobody can tell."""
+        return self._priced(worst_usd, candidate, case)
+
+    def usual_usd(self, candidate: Candidate, case: Case) -> float | None:
+        """What a rollout of middling length costs; None where nobody can tell."""
+        return self._priced(usual_usd, candidate, case)
+
+    def _priced(self, price: Price, candidate: Candidate, case: Case) -> float | None:
+        try:
+            posed, tools = self._env.pose(case), self._env.tools(case)
+        except KeptError:
+            return None  # its data is gone, which the rollout says
+        if self._env.turns() > 1 or tools:
+            return None  # later requests are longer; by how much is not known
+        asked = Message("user", posed.prompt, posed.images)
+        return price(
+            self._model, replace(self._shape, messages=(*_system(posed, candidate), asked))
+        )
+
+    async def _run(
+        self, job: Job, candidate: Candidate, case: Case, scope: Scope
+    ) -> Rollout | Failure:
+        try:
+            episode = self._env.begin(case, job, scope.branch("episode"))
+        except KeptError as error:
+            return Failure("harness", "infrastructure", str(error), tried=True)
+        try:
+            posed = await episode.pose()
+            if isinstance(posed, Failure):
+                return posed
+            request = asking(self._shape, _system(posed, candidate), self._shape.seed)
+            tools = (*self._env.tools(case), *episode.tools())
+            agent = Agent(
+                self._model, request, tools, self._env.replies(), most_usd=self._env.most_usd()
+            )
+            seed = draw_seed(job.purpose, job.case_id, job.repeat)
+            talk = _Talk(agent, episode, scope, seed, tools)
+            return await talk.whole(posed, probing_of(candidate), self._env.turns())
+        finally:
+            await episode.close()
+
+
+class _Talk:
+    """One conversation, as it goes on."""
+
+    def __init__(
+        self, agent: Agent, episode: Episode, scope: Scope, seed: int, tools: Sequence[Tool]
+    ) -> None:
+        self._agent = agent
+        self._tools = tools
+        self._redone = 0
+        self._episode = episode
+        self._scope = scope
+        self._seed = seed
+        self._messages = agent.told
+        self._trace = [said(message) for message in agent.told]
+        self._asked = 0
+        self._told = ""
+        """What the student was told last, where the trace has not said so yet."""
+
+    async def whole(self, posed: Posed, probing: Probing | None, turns: int) -> Rollout | Failure:
+        """From the first question to the end."""
+        self._trace += [TraceItem("info", note) for note in posed.notes]
+        message = Message("user", posed.prompt, posed.images)
+        if probing is not None:
+            again = await self._again(message, probing)
+            if not isinstance(again, Message):
+                return again
+            message = again
+        self._trace.append(replace(said(message), text=marked(message.text, message.images)))
+        while True:
+            self._asked += 1
+            turn = await self._turn(message)
+            if isinstance(turn, Failure | Rollout):
+                return turn
+            if turn.over or self._asked >= turns:
+                return self._ended(turn)
+            message = Message("user", turn.text)
+            if turn.item is None:
+                self._trace.append(said(message))
+
+    async def _turn(self, message: Message) -> Turn | Rollout | Failure:
+        """One thing said to the student, and what becomes of its answer."""
+        scope = self._scope.branch(f"turn-{self._asked}") if self._asked > 1 else self._scope
+        reply = await self._agent.say((*self._messages, message), scope, self._seed)
+        if isinstance(reply, Failure):
+            return reply
+        fault = reply.failure
+        if fault is None and not reply.text.strip():
+            fault = Failure("empty", "candidate", "the model answered nothing")
+        if fault is not None:
+            return Rollout(trace=(*self._trace, *reply.trace, failed(fault)))
+        self._messages = reply.messages
+        turn = await self._episode.answer(reply.text)
+        if isinstance(turn, Failure):
+            return self._failed(turn, reply.trace)
+        self._trace += [*reply.trace[:-1], turn.item] if turn.item is not None else reply.trace
+        return turn
+
+    def _failed(self, failure: Failure, trace: Sequence[TraceItem]) -> Rollout | Failure:
+        if failure.blame == "infrastructure":
+            return failure
+        return Rollout(trace=(*self._trace, *trace, failed(failure)))
+
+    def _ended(self, turn: Turn) -> Rollout:
+        last = self._messages[-1].text
+        output = last if turn.output is None else turn.output
+        trace = tuple(self._trace)
+        return Rollout(output=output, metrics=turn.metrics, files=turn.files, trace=trace)
+
+    async def _again(self, message: Message, probing: Probing) -> Message | Rollout | Failure:
+        """Say and do again what an earlier rollout had, up to the chosen step."""
+        instruction = probing.instruction
+        if not probing.before:
+            return Message("user", f"{message.text}\n\n{instruction}", message.images)
+        self._trace += [item for item in probing.before if item.role != "system"]
+        self._messages = (*self._messages, message)
+        for item in probing.before:
+            if item.role == "assistant":
+                self._say(Message("assistant", item.text))
+            elif item.role == "tool":
+                await self._redo(item)
+                self._say(Message("user", f"[{item.data.get('name', 'tool')}] {item.text}"))
+            elif item.role == STEP:
+                self._asked += 1
+                done = str(item.data.get("said", item.data.get("action", "")))
+                self._say(Message("assistant", done))
+                turn = await self._episode.answer(done)
+                if isinstance(turn, Failure):
+                    return self._failed(turn, ())
+                if turn.over:
+                    return self._ended(turn)
+                self._say(Message("user", turn.text))
+        return Message("user", instruction)
+
+    async def _redo(self, item: TraceItem) -> None:
+        """Use a tool once more whose uses build on one another, for what it leaves behind."""
+        for tool in self._tools:
+            if tool.offer.name == item.data.get("name") and getattr(tool, "keeps_state", False):
+                self._redone += 1
+                given = cast("Mapping[str, object]", item.data.get("arguments") or {})
+                await tool.use(given, self._scope.branch(f"again-{self._redone}"))
+
+    def _say(self, message: Message) -> None:
+        self._messages = (*self._messages, message)
+
+
+def _system(posed: Posed, candidate: Candidate) -> tuple[Message, ...]:
+    text = system_prompt(posed.system, skill_of(candidate))
+    return (Message("system", text),) if text else ()
+
+
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_CLOSING = re.compile(r"</answer>", re.IGNORECASE)
+_OPEN = re.compile(r"<answer>(.*)\Z", re.DOTALL | re.IGNORECASE)
+_BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
+"""A box that opens, a sign that is taken as it is, or a brace."""
+
+SHOWN = 200
+"""Characters of an answer that a finding quotes."""
+
+
+def answer_in(text: str) -> str | Failure:
+    """What stands in the last pair of answer tags, or the whole text where there are none.
+
+    A tag that is never closed counts: a reply that was cut may have said enough.
+    """
+    # behind the last closing tag, each opening one would be searched for its end in vain
+    ends = max((found.end() for found in _CLOSING.finditer(text)), default=0)
+    closed = _ANSWER.findall(text, 0, ends)
+    still = _OPEN.search(text) if not closed else None
+    answer = closed[-1] if closed else still[1] if still else text
+    if not answer.strip():
+        return Failure("empty", "candidate", "the answer is empty")
+    return answer.strip()
+
+
+def answer_or_last_line(text: str) -> str | Failure:
+    """What stands in the last pair of answer tags, or the last line that is not empty."""
+    if "<answer>" in text.lower():
+        return answer_in(text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return answer_in(lines[-1] if lines else "")
+
+
+def boxed(text: str) -> str | None:
+    """The text in the last box that is closed; of nested boxes the outer counts."""
+    found: str | None = None
+    opened: list[int | None] = []
+    for sign in _BRACES.finditer(text):
+        if sign[0] == "}":
+            start = opened.pop() if opened else None
+            found = text[start : sign.start()].strip() if start is not None else found
+        elif sign[0] == "{":
+            opened.append(None)
+        elif sign[0].startswith("\\boxed"):
+            opened.append(sign.end())
+    return found
+
+
+def quoted(text: str) -> str:
+    """An answer as a finding shows it."""
+    return f"`{one_line(text, SHOWN)}`"
+
+
+class EnvScorer:
+    """Has an environment grade what a rollout came to."""
+
+    def __init__(self, env: Environment, judge: Model | None = None) -> None:
+        """Without a judge the environment's own rule decides what a judge would."""
+        self._env = env
+        self._judge = judge
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """Grade once; a rollout that came to nothing is the candidate's failure, not a zero."""
+        failure = failure_of(rollout.trace)
+        if failure is not None:
+            return failed_score(failure)
+        graded = self._env.grade(case, rollout)
+        if isinstance(graded, JudgeQuestion):
+            graded = await self._judged(graded, scope)
+        if isinstance(graded, Failure):
+            if graded.blame == "infrastructure":
+                return graded
+            return failed_score(graded)
+        return scored(graded, rollout, self._env.about(case).reference)
+
+    async def _judged(self, question: JudgeQuestion, scope: Scope) -> Graded | Failure:
+        judge = self._judge
+        if judge is None:
+            return question.fallback
+        reply = await ask(scope.branch("judge"), judge, question.request)
+        if not isinstance(reply, Failure):
+            return question.read(reply.text)
+        # a failure of the judge is never the candidate's, and a refusal would only be repeated
+        return replace(
+            reply,
+            blame="infrastructure",
+            message=f"the judge `{judge.name}`: {reply.message}",
+            tried=reply.tried or reply.blame == "candidate",
+        )
+
+    async def close(self) -> None:
+        """Nothing was opened here."""
+
+
+def failed_score(failure: Failure) -> Score:
+    """No score, and what analysts are told: the trace is worth having."""
+    told = TraceItem(VERIFICATION, failure.message, {"kind": failure.kind})
+    return Score({}, details=(told,), failure=failure)
+
+
+def scored(graded: Graded, rollout: Rollout, reference: str) -> Score:
+    """A grade as a score."""
+    metrics = {**rollout.metrics, **graded.metrics, HARD: graded.hard, SOFT: graded.soft}
+    findings = (Finding(graded.why, "high", HARD),) if graded.why else ()
+    figures = f"{HARD} {graded.hard:g}, {SOFT} {graded.soft:.3g}"
+    text = "; ".join(part for part in (figures, graded.told, graded.why) if part)
+    data: dict[str, object] = {HARD: graded.hard, SOFT: graded.soft}
+    data |= {"reference": reference} if reference else {}
+    return Score(metrics, findings, (TraceItem(VERIFICATION, text, data),))

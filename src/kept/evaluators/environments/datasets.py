@@ -1,0 +1,613 @@
+"""Rows of data files, each with the line it begins in: JSON, JSON lines and CSV.
+
+Knows nothing of what a row should say.
+
+Cases by split: shared out by ratio, or read from folders that somebody has made.
+
+A split by ratio is the same whenever it is made of the same data. It can be written as files, and
+read back as a `split_dir`.
+
+Fields of a row: one of several names, of a kind, or a problem that names the line.
+"""
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.case import SPLITS, Case, Cases, Split, case_text, split_cases
+from kept.core.parsing import ParseLimit, parse_json, parse_json_at
+from kept.core.text import are, count
+from kept.errors import KeptError, Problem, SetupError, SpecError
+from kept.evaluators.environments.base import Environment, EnvSettings, Item
+from kept.store.candidate_files import write_whole
+
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv")
+MANIFEST = "split_manifest.json"
+"""Lies beside the parts of a generated split, and is none."""
+
+LISTS = ("data", "items", "examples", "cases", "questions")
+"""Keys under which a JSON object may hold its rows."""
+
+MOST = 20
+"""Problems that are told at once."""
+
+FIELD_CHARS = 2**31 - 1
+"""Characters of a field of a CSV file; the 131,072 of `csv` cut evidence and passages off."""
+
+_PARQUET = ".parquet"
+_TO_JSONL = "pandas.read_parquet(FILE).to_json(NEW, orient='records', lines=True)"
+_BLANK = " \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a file."""
+
+    data: dict[str, Any]
+    path: Path
+    number: int
+    """Of the row, from 1."""
+    line: int
+    """Of the file."""
+    alone: bool = True
+    """Whether no other row begins in that line: a file of one line names none by it."""
+
+    @property
+    def where(self) -> str:
+        """`file:line`."""
+        return f"{self.path}:{self.line}"
+
+
+def rows_in(path: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Row]:
+    """The rows of a file, or of all files of a folder in the order of their names."""
+    for file in files_in(path, suffixes):
+        yield from rows_of(file)
+
+
+def files_in(path: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
+    """A file, or those of a folder."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise SetupError(f"there is no {path}")
+    found = sorted(one for one in path.iterdir() if one.suffix.lower() in suffixes)
+    found = [one for one in found if one.is_file() and one.name != MANIFEST]
+    if not found:
+        for one in path.iterdir():
+            _refuse_parquet(one)
+        raise SetupError(f"there is no data in {path}", hint=f"files end in {', '.join(suffixes)}")
+    return found
+
+
+def rows_of(path: Path) -> Iterator[Row]:
+    """The rows of one file."""
+    _refuse_parquet(path)
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        return _csv(path)
+    return _json(path) if suffix == ".json" else _json_lines(path)
+
+
+def refuse(problems: Sequence[Problem]) -> None:
+    """Raise problems, if there are any."""
+    if problems:
+        more = len(problems) - MOST
+        last = (
+            [Problem(problems[MOST].where, "", f"and {more} more like these")] if more > 0 else []
+        )
+        raise SpecError([*problems[:MOST], *last])
+
+
+def _refuse_parquet(path: Path) -> None:
+    """An error that says how to convert a Parquet file, the form of many published datasets."""
+    if path.suffix.lower() == _PARQUET:
+        hint = f"convert it: {_TO_JSONL}; pictures go into files, named in the rows"
+        message = f"{path} is a Parquet file, and rows are read from JSON, JSON lines and CSV"
+        raise SetupError(message, hint=hint)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise SpecError([Problem(f"{path}:{line}", "", "not UTF-8 text")]) from error
+    except OSError as error:
+        raise SetupError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _json_lines(path: Path) -> Iterator[Row]:
+    problems: list[Problem] = []
+    number = 0
+    # not `splitlines`, which also parts at signs that may stand inside a JSON text
+    for line, text in enumerate(_text(path).split("\n"), 1):
+        if not text.strip():
+            continue
+        number += 1
+        try:
+            data = parse_json(text)
+        except ValueError as error:
+            problems.append(Problem(f"{path}:{line}", "", f"not JSON: {error}"))
+            continue
+        if isinstance(data, dict):
+            yield Row(cast("dict[str, Any]", data), path, number, line)
+        else:
+            problems.append(Problem(f"{path}:{line}", "", "no JSON object, where one was expected"))
+    refuse(problems)
+
+
+def _json(path: Path) -> Iterator[Row]:
+    text = _text(path)
+    problems: list[Problem] = []
+    try:
+        for number, (line, alone, row) in enumerate(_rows(text), 1):
+            if isinstance(row, dict):
+                yield Row(cast("dict[str, Any]", row), path, number, line, alone)
+            else:
+                what = "" if alone else f"row {number}: "
+                what += "no JSON object, where one was expected"
+                problems.append(Problem(f"{path}:{line}", "", what))
+    except json.JSONDecodeError as error:
+        what = error.msg if error.msg == _NO_ROWS else f"not JSON: {error.msg}"
+        fault = Problem(f"{path}:{error.lineno}", "", what)
+        raise SpecError([*problems, fault]) from error
+    except ParseLimit as error:
+        raise SpecError([Problem(f"{path}:1", "", f"not JSON: {error}")]) from error
+    refuse(problems)
+
+
+_KNOWN = ", ".join(f"`{one}`" for one in LISTS)
+_NO_ROWS = f"no list of rows, nor an object with one in {_KNOWN}"
+
+
+def _rows(text: str) -> Iterator[tuple[int, bool, object]]:
+    """The rows of a list, each with its line, and whether it alone begins there."""
+    at = _after(text, 0)
+    if text[at : at + 1] == "{":
+        at = _held_list(text, at)
+    if text[at : at + 1] != "[":
+        raise json.JSONDecodeError(_NO_ROWS, text, at)
+    line, counted, before = 1, 0, 0
+    at = _after(text, at + 1)
+    while text[at : at + 1] != "]":
+        line, counted = line + text.count("\n", counted, at), at
+        row, end = parse_json_at(text, at)
+        begin, at = at, _after(text, end)
+        following = _after(text, at + 1) if text[at : at + 1] == "," else len(text)
+        last = text[following : following + 1] in ("", "]")
+        yield line, line != before and (last or "\n" in text[begin:following]), row
+        before = line
+        if text[at : at + 1] == ",":
+            at = _after(text, at + 1)
+        elif text[at : at + 1] != "]":
+            raise json.JSONDecodeError("a comma or the end of the list was expected", text, at)
+
+
+def _held_list(text: str, at: int) -> int:
+    """Where the list of rows begins in an object; where the object begins if it holds none."""
+    start, at = at, _after(text, at + 1)
+    while text[at : at + 1] == '"':
+        key, end = parse_json_at(text, at)
+        at = _after(text, _after(text, end) + 1)
+        if key in LISTS and text[at : at + 1] == "[":
+            return at
+        _, end = parse_json_at(text, at)
+        at = _after(text, _after(text, end) + 1)
+    return start
+
+
+def _after(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANK:
+        at += 1
+    return at
+
+
+def _csv(path: Path) -> Iterator[Row]:
+    csv.field_size_limit(FIELD_CHARS)
+    reader = csv.DictReader(_text(path).splitlines(keepends=True), strict=True)
+    begins = 2
+    try:
+        for number, row in enumerate(reader, 1):
+            if None in row or None in row.values():
+                message = "more or fewer columns than the head has"
+                raise SpecError([Problem(f"{path}:{begins}", "", message)])
+            yield Row(dict(row), path, number, begins)
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise SpecError([Problem(f"{path}:{reader.line_num}", "", f"not CSV: {error}")]) from error
+
+
+FOLDERS: Mapping[Split, tuple[str, ...]] = {
+    "train": ("train", "valid_train"),
+    "holdout": ("val", "valid_seen", "selection", "valid", "validation", "dev", "eval"),
+    "test": ("test", "valid_unseen"),
+}
+"""What a part of a split may be called; the first is what we call it."""
+
+ITEMS = "items.json"
+GENERATED = "_generated_splits"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """Cases by split, and how they came to be there."""
+
+    cases: Cases
+    """Those that a config wants of them."""
+    manifest: Mapping[str, Any] | None = None
+    """Of a split that was made here; None for one that was read."""
+    folder: str = ""
+    """The folder that it is written to, below the outputs of a run."""
+    fixed: Path | None = None
+    """The folder that the config names for it."""
+    whole: Cases | None = None
+    """What is written where that is more: a split is the same however much of it is looked at."""
+    notes: tuple[str, ...] = ()
+    """Known defects of cases, each with the places of all that have it."""
+
+    def write(self, out_root: Path) -> Path | None:
+        """Write a generated split, once; the folder that it is in, None where there is none.
+
+        What is there already is left alone where it is this split, and refused where it is not.
+        """
+        if self.manifest is None:
+            return None
+        folder = self.fixed or out_root / GENERATED / self.folder
+        if _is_split(_written(folder), self.manifest):
+            return folder
+        _refuse_other(folder, self.manifest)
+        cases = self.whole or self.cases
+        below = self.fixed or out_root
+        for split in SPLITS:
+            rows = [{"id": case.id, **_row(case)} for case in cases.of(split)]
+            _put(folder / FOLDERS[split][0] / ITEMS, rows, below)
+        # last: with it, all of it is there
+        _put(folder / MANIFEST, self.manifest, below)
+        return folder
+
+
+def part(env: Environment, settings: EnvSettings) -> Parted:
+    """The cases of a config, limited as it says; a `SpecError` with all that is wrong."""
+    parted = _by_folder(env, settings) if _is_folder(settings) else _by_ratio(env, settings)
+    cases = parted.cases
+    size = settings.train_size
+    if size and size != len(cases.train):
+        there = count(len(cases.train), "train case")
+        hint = "0 takes whatever there is"
+        message = f"{size} was expected, and there {are(len(cases.train))} {there}"
+        told = settings.problem("train_size", message, hint)
+        raise SpecError([Problem(told.where, "train.train_size", told.message, hint)])
+    limited = Cases(
+        cases.train,
+        cases.holdout[: settings.sel_env_num or None],
+        cases.test[: settings.test_env_num or None],
+    )
+    return replace(parted, cases=limited, whole=cases)
+
+
+def _is_folder(settings: EnvSettings) -> bool:
+    return settings.split_mode == "split_dir"
+
+
+def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
+    if not settings.data_path:
+        hint = "or set `split_mode: split_dir` and a `split_dir`"
+        raise SpecError([settings.problem("data_path", "`split_mode: ratio` needs it", hint)])
+    path = settings.path(settings.data_path)
+    found = _read(env, settings, "data_path", path)
+    refuse(list(_twice(found)))
+    # a defect may take minutes to find, so that only those are looked at that are wanted
+    notes, items = _without_defects(env, found[: settings.limit or None])
+    if not items:
+        message = f"there is no case in {path}"
+        raise SpecError([settings.problem("data_path", message, env.data or None)])
+    cases = _shared_out([item.case for item in items], settings, env)
+    ratio = "-".join(map(str, settings.split_ratio))
+    manifest: dict[str, Any] = {
+        "version": VERSION,
+        "env": env.name,
+        "data_path": str(settings.data_path),
+        "split_ratio": ":".join(map(str, settings.split_ratio)),
+        "split_seed": settings.split_seed,
+        "counts": {FOLDERS[split][0]: len(cases.of(split)) for split in SPLITS},
+        "fingerprint": cases.fingerprint(),
+    }
+    manifest |= {"strata": env.strata} if env.strata else {}
+    fixed = settings.path(settings.split_output_dir) if settings.split_output_dir else None
+    if fixed is not None:
+        _refuse_other(fixed, manifest)
+    name = env.name.replace(":", "_").replace("/", "_")
+    folder = f"{name}_{ratio}_seed{settings.split_seed}"
+    return Parted(cases, manifest, folder, fixed, notes=notes)
+
+
+def _shared_out(cases: Sequence[Case], settings: EnvSettings, env: Environment) -> Cases:
+    """Shared out by ratio; copies and twins go where the first of them goes."""
+    of = _first_alike(cases, env)
+    ratio, seed = settings.split_ratio, settings.split_seed
+    different = tuple(case for case in cases if of[case.id] == case.id)
+    split = env.split(different, ratio, seed)
+    if split is not None:
+        order = {case.id: n for n, case in enumerate(c for s in SPLITS for c in split.of(s))}
+        cases = sorted(cases, key=lambda case: order[of[case.id]])
+    else:
+        split = split_cases(different, ratio, seed, env.strata or None)
+    place = {case.id: name for name in SPLITS for case in split.of(name)}
+    return Cases(*(tuple(c for c in cases if place[of[c.id]] == name) for name in SPLITS))
+
+
+def _first_alike(cases: Sequence[Case], env: Environment) -> Mapping[str, str]:
+    """The first case that each may not be parted from, by id; its own id where there is none."""
+    heads = list(range(len(cases)))
+    seen: dict[tuple[str, str], int] = {}
+
+    def head(n: int) -> int:
+        while heads[n] != n:
+            n = heads[n]
+        return n
+
+    for n, case in enumerate(cases):
+        for tie in _ties(case, env):
+            # a case may be the copy of one and the twin of another: then all go together
+            one, other = head(seen.setdefault(tie, n)), head(n)
+            heads[max(one, other)] = min(one, other)
+    return {case.id: cases[head(n)].id for n, case in enumerate(cases)}
+
+
+def _ties(case: Case, env: Environment) -> Iterator[tuple[str, str]]:
+    """What a case shares with those that it may not be parted from."""
+    yield "copy", case_text(case)
+    if twin := env.twin(case):
+        yield "twin", twin
+
+
+def _by_folder(env: Environment, settings: EnvSettings) -> Parted:
+    if not settings.split_dir:
+        hint = env.data or None
+        raise SpecError([settings.problem("split_dir", "`split_mode: split_dir` needs it", hint)])
+    folder = settings.path(settings.split_dir)
+    if not folder.is_dir():
+        message = f"there is no folder {folder}"
+        raise SpecError([settings.problem("split_dir", message, env.data or None)])
+    found: dict[Split, list[Item]] = {}
+    for split in SPLITS:
+        place = _part(folder, split)
+        if place is None and split != "test":
+            names = ", ".join(f"`{name}`" for name in FOLDERS[split])
+            message = f"there is no {FOLDERS[split][0]} part in {folder}"
+            raise SpecError([settings.problem("split_dir", message, f"one of {names}")])
+        rows = _read(env, settings, "split_dir", place) if place else []
+        found[split] = rows[: settings.limit or None]
+    everything = [item for split in SPLITS for item in found[split]]
+    refuse([*_twice(everything), *_parted(found, env)])
+    notes, left = _without_defects(env, everything)
+    used = {item.case.id for item in left}
+    parts = ([item.case for item in found[split] if item.case.id in used] for split in SPLITS)
+    cases = Cases(*(tuple(mine) for mine in parts))
+    return Parted(cases, notes=notes)
+
+
+def _without_defects(
+    env: Environment, items: Sequence[Item]
+) -> tuple[tuple[str, ...], Sequence[Item]]:
+    """A warning for each known defect that names the cases with it; and the cases to use."""
+    places = {item.case.id: item.where for item in items}
+    alike: dict[tuple[str, bool], list[str]] = {}
+    for defect in env.defects(items):
+        alike.setdefault((defect.why, defect.left_out), []).append(defect.case_id)
+    notes: list[str] = []
+    for (why, left_out), ids in alike.items():
+        verb = f" {are(len(ids))} left out" if left_out else ""
+        # of those that are used all the same, some show the pattern
+        told = ids if left_out else ids[:MOST]
+        named = ", ".join(f"`{one}` ({places[one]})" for one in told)
+        named += f" and {len(ids) - len(told)} more" if len(ids) > len(told) else ""
+        notes.append(f"{count(len(ids), 'case')}{verb}: {why}: {named}")
+    gone = {one for (_, left_out), ids in alike.items() if left_out for one in ids}
+    return tuple(notes), [item for item in items if item.case.id not in gone]
+
+
+def _part(folder: Path, split: Split) -> Path | None:
+    """The folder or file of a part."""
+    for name in FOLDERS[split]:
+        if (folder / name).is_dir():
+            return folder / name
+        for suffix in SUFFIXES:
+            if (folder / f"{name}{suffix}").is_file():
+                return folder / f"{name}{suffix}"
+    return None
+
+
+def _read(env: Environment, settings: EnvSettings, key: str, path: Path) -> list[Item]:
+    try:
+        return list(env.read(path))
+    except SpecError:
+        raise
+    except KeptError as error:
+        hint = error.hint or env.data or None
+        raise SpecError([settings.problem(key, error.message, hint)]) from error
+
+
+def _twice(items: Sequence[Item]) -> Iterator[Problem]:
+    """Cases of one id."""
+    seen: dict[str, str] = {}
+    for case, where in items:
+        if case.id in seen:
+            yield Problem(where, "", f"the id `{case.id}` stands in {seen[case.id]} already")
+        seen.setdefault(case.id, where)
+
+
+def _parted(found: Mapping[Split, Sequence[Item]], env: Environment) -> Iterator[Problem]:
+    """Copies and twins in two splits: one would be learnt from, and decided by."""
+    seen: dict[tuple[str, str], tuple[Split, str]] = {}
+    for split, items in found.items():
+        for case, where in items:
+            for kind, shared in _ties(case, env):
+                key = hashlib.sha256(shared.encode("utf-8", "surrogatepass")).hexdigest()
+                other, there = seen.setdefault((kind, key), (split, where))
+                if other != split:
+                    name, before = FOLDERS[split][0], FOLDERS[other][0]
+                    what = f"`{case.id}` of {name} is a {kind} of what {before} has in {there}"
+                    yield Problem(where, "", what)
+                    break
+
+
+def _row(case: Case) -> Mapping[str, Any]:
+    data = case.data
+    return cast("dict[str, Any]", data) if isinstance(data, dict) else {"data": data}
+
+
+def _put(path: Path, value: object, below: Path) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    try:
+        write_whole(path, text.encode("utf-8"), below)
+    except OSError as error:
+        raise SetupError(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def _written(folder: Path) -> object:
+    try:
+        return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _refuse_other(folder: Path, manifest: Mapping[str, Any]) -> None:
+    there = _written(folder)
+    if there is not None and not _is_split(there, manifest):
+        hint = "name another folder, or remove that one"
+        raise SetupError(f"{folder} holds a split of other data, or by another ratio", hint=hint)
+
+
+def _is_split(there: object, manifest: Mapping[str, Any]) -> bool:
+    """Whether a manifest is of this split, wherever its data lay then."""
+    if not isinstance(there, dict):
+        return False
+    known = cast("dict[str, object]", there)
+    return {**known, "data_path": ""} == {**manifest, "data_path": ""}
+
+
+IDS = ("id", "key", "question_id", "uid", "qid")
+"""Names that data has for what tells its rows apart."""
+
+IDS_ALONE = (
+    "a published split of ids names its rows and does not hold them: put the rows of the data "
+    "with these ids in their places"
+)
+
+_PARTS = {name for names in FOLDERS.values() for name in names}
+
+
+@dataclass(slots=True)
+class Fields:
+    """Takes rows apart, and gathers what is wrong with them."""
+
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+    def text(self, row: Row, names: Sequence[str]) -> str | None:
+        """The text under the first of these names that there is; None where there is none."""
+        name = next((one for one in names if row.data.get(one) is not None), None)
+        if name is None:
+            words = " or ".join(f"`{one}`" for one in names)
+            self.wrong(row, f"there is no {words}", IDS_ALONE if _is_listed(row) else None)
+            return None
+        value = row.data[name]
+        if not isinstance(value, str) or not value.strip():
+            self.wrong(row, f"`{name}` is {_kind(value)}, where a text was expected")
+            return None
+        return value
+
+    def texts(self, row: Row, names: Sequence[str]) -> list[str] | None:
+        """One text, a number or a list of them, as a list."""
+        name = next((one for one in names if row.data.get(one) is not None), None)
+        if name is None:
+            words = " or ".join(f"`{one}`" for one in names)
+            self.wrong(row, f"there is no {words}")
+            return None
+        value: object = row.data[name]
+        given = cast("list[object]", value) if isinstance(value, list) else [value]
+        plain = [_said(one) for one in given]
+        if not plain or any(one is None for one in plain):
+            self.wrong(
+                row, f"`{name}` is {_kind(row.data[name])}, where a text or a list was expected"
+            )
+            return None
+        return [one for one in plain if one is not None]
+
+    def wrong(self, row: Row, message: str, hint: str | None = None) -> None:
+        """Something is the matter with a row; of one hint for many rows the first has it."""
+        hint = None if any(one.hint == hint for one in self.problems) else hint
+        place = "" if row.alone else f"row {row.number}: "
+        self.problems.append(Problem(row.where, "", place + message, hint))
+
+    def check(self) -> None:
+        """Raise what was found."""
+        refuse(self.problems)
+
+
+def id_of(row: Row, prefix: str = "", names: Sequence[str] = IDS) -> str:
+    """What a row is called: as it says, else by its part, its file and its place in it."""
+    for name in names:
+        value = row.data.get(name)
+        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
+            return str(value).strip()
+    name = f"{prefix or row.path.stem}-{row.number}"
+    folder = row.path.parent.name
+    # the parts of a split are files of one name in folders of their own
+    return f"{folder}-{name}" if folder in _PARTS else name
+
+
+def item(row: Row, data: dict[str, Any], prefix: str = "", names: Sequence[str] = IDS) -> Item:
+    """A case made of a row."""
+    return Item(Case(id_of(row, prefix, names), data), row.where)
+
+
+def values(case: Case) -> dict[str, Any]:
+    """The fields of a case of an environment."""
+    return cast("dict[str, Any]", case.data)
+
+
+def _is_listed(row: Row) -> bool:
+    """True for a row of a split that has a manifest, as published lists of ids have."""
+    return (row.path.parent.parent / MANIFEST).is_file()
+
+
+def _said(value: object) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    text = str(value).strip()
+    return text or None
+
+
+def _kind(value: object) -> str:
+    match value:
+        case str():
+            return "empty"
+        case list():
+            return "a list that holds something else"
+        case dict():
+            return "an object"
+        case _:
+            return f"`{value}`"
+
+
+def as_items(fields: Fields, found: Iterator[Item]) -> list[Item]:
+    """All of them, unless something was wrong with one: then all that was."""
+    items: list[Item] = []
+    try:
+        items.extend(found)
+    except SpecError as error:
+        fields.problems.extend(error.problems)
+    fields.problems.sort(key=_line)
+    fields.check()
+    return items
+
+
+def _line(problem: Problem) -> tuple[str, int]:
+    file, line = problem.place or (problem.where, 0)
+    return file, line

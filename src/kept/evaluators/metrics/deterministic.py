@@ -1,0 +1,230 @@
+"""How much of an answer's words are those of the ground truth: bleu, rouge and meteor.
+
+The counting is that of the libraries that people know these numbers from. Nothing is fetched: where
+one of them would look up synonyms in a corpus, it is told that there are none. They are imported
+when first needed, and are the extra `metrics`.
+
+Likeness of texts of any length: long ones are compared in a process apart, and given up in time.
+
+What is compared grows with the product of both lengths, and an answer may be as long as it likes.
+
+Metrics that compare with the ground truth character by character, or as numbers. Pure.
+
+One value of a JSON answer, by its path: `a.b[0].c`. Pure.
+"""
+
+import math
+import re
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.parsing import parse_json
+from kept.core.rollout import Failure
+from kept.core.text import one_line
+from kept.evaluators.metrics.config import (
+    Likeness,
+    Measured,
+    StandardMetric,
+    unmeasured,
+    unreadable,
+)
+from kept.evaluators.scorers.function import Function
+from kept.evaluators.workers.pool import Processes
+from kept.settings import install_command
+
+LIBRARIES: Mapping[Likeness, str] = {"bleu": "sacrebleu", "rouge": "rouge_score", "meteor": "nltk"}
+
+_WORD = re.compile(r"[^\W_]+")
+_WORD_OR_MARK = re.compile(r"\w+|[^\w\s]")
+
+
+def missing_library(metric: Likeness) -> str | None:
+    """What has to be installed first; None where it is there."""
+    return None if find_spec(LIBRARIES[metric]) else LIBRARIES[metric]
+
+
+def likeness(metric: Likeness, response: str, truth: str) -> Measured:
+    """One of them, between 0 and 1."""
+    return _MEASURES[metric](response, truth)
+
+
+def _bleu(response: str, truth: str) -> Measured:
+    from sacrebleu import sentence_bleu
+
+    found: Any = sentence_bleu(response, [truth], smooth_method="exp")
+    return Measured(_between_0_and_1(found.score / 100))
+
+
+def _rouge(response: str, truth: str) -> Measured:
+    from rouge_score.rouge_scorer import RougeScorer  # pyright: ignore[reportMissingTypeStubs]
+
+    scorer: Any = RougeScorer(["rouge1", "rouge2", "rougeL"], tokenizer=_Words())
+    found = {
+        name: _between_0_and_1(one.fmeasure) for name, one in scorer.score(truth, response).items()
+    }
+    return Measured(found["rougeL"], details=found)
+
+
+def _meteor(response: str, truth: str) -> Measured:
+    from nltk.translate.meteor_score import single_meteor_score  # pyright: ignore[reportMissingTypeStubs]
+
+    score: Any = single_meteor_score
+    words = [_WORD_OR_MARK.findall(text) for text in (truth, response)]
+    return Measured(_between_0_and_1(score(*words, wordnet=_NoSynonyms())))
+
+
+def _between_0_and_1(score: float) -> float:
+    # equal texts come to 1.0000000000000004 in sacrebleu
+    return min(1.0, max(0.0, float(score)))
+
+
+class _Words:
+    """Words of any script: the library's own sees those of a–z alone, and nothing in Cyrillic."""
+
+    def tokenize(self, text: str) -> Sequence[str]:
+        return _WORD.findall(text.casefold())
+
+
+class _NoSynonyms:
+    """Stands for a corpus that would have to be fetched."""
+
+    def synsets(self, word: str) -> Sequence[object]:
+        return ()
+
+
+_MEASURES: Mapping[Likeness, Callable[[str, str], Measured]] = {
+    "bleu": _bleu,
+    "rouge": _rouge,
+    "meteor": _meteor,
+}
+
+
+QUICK = 500_000
+"""Product of two lengths that takes a tenth of a second at worst."""
+
+_FAR = Function("kept.evaluators.workers.similarity_main:measure", Path(__file__).parents[3])
+
+
+class Alike:
+    """The processes for long texts, started when needed and used again."""
+
+    def __init__(self) -> None:
+        self._far = Processes(_FAR)
+
+    async def measure(
+        self, metric: Likeness, response: str, truth: str, seconds: float
+    ) -> Measured | Failure:
+        """What a likeness comes to."""
+        if library := missing_library(metric):
+            message = f"`{metric}` needs `{library}`: {install_command('metrics')}"
+            return Failure("harness", "infrastructure", message)
+        if len(response) * len(truth) <= QUICK:
+            return likeness(metric, response, truth)
+        asked = {"case": {"metric": metric, "response": response, "truth": truth}}
+        reply = await self._far.ask(asked, seconds)
+        return reply if isinstance(reply, Failure) else Measured(*reply["result"])
+
+    def close(self) -> None:
+        """End the processes."""
+        self._far.close()
+
+
+SHOWN = 200
+"""Characters of an answer that a reason quotes; of what was expected it quotes none, for
+proposers read reasons."""
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+# comma, underscore, blank, and the blanks that keep a number on its line
+_SEPARATORS = re.compile("[,_ \u00a0\u202f]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def quoted(text: str) -> str:
+    """An answer inside a sentence."""
+    return f"`{one_line(text[: 4 * SHOWN], SHOWN)}`"
+
+
+def equality(settings: StandardMetric, response: str, truth: str) -> Measured:
+    """1 where both texts are the same, after what the settings take away."""
+    if _plain(settings, response) == _plain(settings, truth):
+        return Measured(1.0, True)
+    return Measured(0.0, False, f"{quoted(response)} is not what was expected")
+
+
+def _plain(settings: StandardMetric, text: str) -> str:
+    if settings.case_insensitive:
+        text = text.casefold()
+    if settings.strip_punctuation:
+        text = text.translate(_PUNCTUATION)
+    return " ".join(text.split()) if settings.strip_whitespace else text
+
+
+def numeric(settings: StandardMetric, response: str, truth: str) -> Measured:
+    """1 where both are numbers, no further apart than one of the tolerances allows."""
+    wanted = number_in(settings, truth)
+    if wanted is None:
+        return unmeasured("`ground_truth` of the case is not a number")
+    found = number_in(settings, response)
+    if found is None:
+        return unreadable(f"{quoted(response)} is not a number")
+    apart = abs(found - wanted)
+    near = apart <= settings.absolute_tolerance
+    if near or apart <= settings.relative_tolerance * abs(wanted):
+        return Measured(1.0, True)
+    return Measured(0.0, False, f"{quoted(response)} is too far from what was expected")
+
+
+def number_in(settings: StandardMetric, given: object) -> float | None:
+    """The number that a text is, read as the settings say; None where it is none."""
+    text = str(given).strip()
+    percent = settings.accept_percent and text.endswith("%")
+    if percent:
+        text = text[:-1].strip()
+    if settings.accept_thousands_separators:
+        text = _SEPARATORS.sub("", text)
+    if not _NUMBER.fullmatch(text):
+        return None
+    value = float(text) / (100 if percent else 1)
+    return value if math.isfinite(value) else None
+
+
+_STEP = re.compile(r"(\w[\w-]*)|\[(\d+)\]")
+
+
+class NoValue(ValueError):
+    """An answer that has no such value; says why."""
+
+
+def value_at(answer: str, path: str) -> str:
+    """The value as text; raises `NoValue` where the answer has none, or more than one there."""
+    try:
+        value: Any = parse_json(answer)
+    except ValueError as error:
+        raise NoValue(f"the answer is not JSON: {error}") from error
+    been = ""
+    for step in _steps(path):
+        been += f"[{step}]" if isinstance(step, int) else f".{step}" if been else step
+        try:
+            value = _below(value, step)
+        except (LookupError, TypeError) as error:
+            raise NoValue(f"the answer has nothing at `{been}`") from error
+    if isinstance(value, dict | list):
+        raise NoValue(f"what stands at `{path}` of the answer is not a single value")
+    return str(cast("object", value))
+
+
+def _below(value: object, step: str | int) -> object:
+    """What a list has at a place, or a mapping under a name; a text has letters, and no values."""
+    kind = list if isinstance(step, int) else dict
+    if not isinstance(value, kind):
+        raise TypeError
+    return cast("Any", value)[step]
+
+
+def _steps(path: str) -> Iterator[str | int]:
+    for match in _STEP.finditer(path):
+        # no list has so many values as a number of more digits would need
+        yield match[1] if match[1] is not None else int(match[2][:18])

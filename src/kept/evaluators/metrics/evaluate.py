@@ -1,0 +1,285 @@
+"""What is wrong with a metric or a case before anything is spent on it; costs no process.
+
+One metric of one exchange: measured as its kind is, and held to its threshold.
+
+What could not be measured has no score. Whose fault that is stands beside it.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from kept.core.ports import Model, Scope
+from kept.core.rollout import Blame, Failure, Job, TraceItem
+from kept.core.text import count
+from kept.evaluators.metrics.code_grader import Graders
+from kept.evaluators.metrics.config import (
+    GRADED,
+    LIKENESS,
+    CodeMetric,
+    GEvalMetric,
+    Likeness,
+    Measured,
+    Metric,
+    RagMetric,
+    StandardMetric,
+    Subject,
+    lacking,
+    unreadable,
+)
+from kept.evaluators.metrics.config import StandardMetric as Standard
+from kept.evaluators.metrics.deterministic import (
+    Alike,
+    NoValue,
+    equality,
+    missing_library,
+    number_in,
+    numeric,
+    value_at,
+)
+from kept.evaluators.metrics.llm_graded import (
+    NEEDS_CONTEXT,
+    NEEDS_TRUTH,
+    Judge,
+    Prompts,
+    geval,
+    graded,
+    rag,
+)
+from kept.models.ask import draw_seed
+from kept.settings import install_command
+
+
+def is_judged(metric: Metric) -> bool:
+    """Whether it needs a model as judge."""
+    if isinstance(metric, Standard):
+        return metric.metric in GRADED
+    return isinstance(metric, GEvalMetric | RagMetric)
+
+
+def faults_of(metric: Metric) -> Iterator[tuple[str, str]]:
+    """Keys of a metric that cannot be as they are, each with why."""
+    if not isinstance(metric, Standard):
+        return
+    if metric.metric in GRADED and metric.scale < 2:
+        yield "scale", "a scale has at least two grades"
+    if metric.metric in LIKENESS and (library := missing_library(metric.metric)):
+        yield "metric", f"`{metric.metric}` needs `{library}`: {install_command('metrics')}"
+
+
+def lack_of(metric: Metric, turn: Mapping[str, Any], *, retrieves: bool = True) -> str | None:
+    """What a turn has not got that a metric measures by; None where it has all.
+
+    `retrieves` says that the agent has tools that may find passages.
+    """
+    truth, passages = turn.get("ground_truth"), turn.get("retrieval_context")
+    if truth is None and _needs_truth(metric):
+        return "no `ground_truth`"
+    if isinstance(metric, Standard) and metric.metric == "numeric":
+        return (
+            None if number_in(metric, truth) is not None else "a `ground_truth` that is no number"
+        )
+    finds = bool(passages) or (passages is None and retrieves)
+    if isinstance(metric, RagMetric) and metric.metric_type in NEEDS_CONTEXT and not finds:
+        return "no `retrieval_context`, and the agent no tool that finds any"
+    return None
+
+
+def _needs_truth(metric: Metric) -> bool:
+    if isinstance(metric, Standard):
+        return metric.metric not in GRADED
+    if isinstance(metric, GEvalMetric):
+        return "expected_output" in metric.evaluation_params
+    return isinstance(metric, RagMetric) and metric.metric_type in NEEDS_TRUTH
+
+
+JudgeOf = Callable[[Mapping[str, object] | None], Model | None]
+"""The judge that a metric's own `model` names; with None, the one of all metrics."""
+
+LONGEST = 200_000
+"""Characters of an answer that is compared at all: others wait while it is looked at."""
+
+METRIC = "metric"
+"""The role of what is written down of a metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What metrics are measured with."""
+
+    judge_of: JudgeOf
+    folder: Path
+    """Where graders are found."""
+    timeout: float = 60.0
+    """Seconds for one question or one call, unless a metric says."""
+    prompts: Prompts = field(default_factory=dict[str, str])  # pyright: ignore[reportAssignmentType] # none of them
+    passed_on: tuple[str, ...] = ()
+    """Further variables of our environment that graders may see."""
+
+
+class Asked(NamedTuple):
+    """Which metric is measured, of what."""
+
+    key: str
+    settings: Metric
+    subject: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one metric of one exchange."""
+
+    asked: Asked
+    score: float | None
+    passed: bool | None
+    """None where it was not measured."""
+    reason: str = ""
+    error: str = ""
+    blame: Blame | None = None
+    failure: Failure | None = None
+    """Why there is no score, where nobody but the harness is to blame."""
+    tries: int = 1
+    seconds: float = 0.0
+    """That a judge or a grader was waited for."""
+    model: str = ""
+    details: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def told(self) -> TraceItem:
+        """As it is written down."""
+        key, settings, subject = self.asked
+        data: dict[str, object] = {
+            "metric": key,
+            "kind": settings.kind,
+            "exchange": subject.index,
+            "score": self.score,
+            "threshold": settings.threshold,
+            "passed": self.passed,
+            "error": self.error,
+            "blame": self.blame or "",
+            "tries": self.tries,
+            "seconds": self.seconds,
+            "model": self.model,
+        }
+        data |= {"details": dict(self.details)} if self.details else {}
+        return TraceItem(METRIC, self.reason, data)
+
+
+class Measuring:
+    """Measures metrics; has processes open."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._alike = Alike()
+        self._graders = Graders(means.folder, means.passed_on)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._alike.close()
+        self._graders.close()
+
+    async def measure(self, asked: Asked, job: Job, scope: Scope) -> Result:
+        """Measure one, with a branch of the scope for its questions."""
+        settings, subject = asked.settings, asked.subject
+        if isinstance(settings, CodeMetric):
+            began = time.monotonic()
+            measured, tries = await self._graders.measure(
+                settings, subject, self._seconds(settings)
+            )
+            took = round(time.monotonic() - began, 2)
+            return replace(_result(asked, measured), tries=tries, seconds=took)
+        judge = self._judge(asked, job, scope) if is_judged(settings) else None
+        result = _result(asked, await self._measured(settings, subject, judge))
+        if judge is None:
+            return result
+        heard = round(judge.seconds, 4)
+        return replace(result, tries=judge.tries, model=judge.model.name, seconds=heard)
+
+    async def _measured(
+        self, settings: Metric, subject: Subject, judge: Judge | None
+    ) -> Measured | Failure:
+        if isinstance(settings, StandardMetric):
+            if settings.response_path:
+                try:
+                    subject = replace(
+                        subject, response=value_at(subject.response, settings.response_path)
+                    )
+                except NoValue as error:
+                    return unreadable(str(error))
+            if not is_judged(settings):
+                return await self._compared(settings, subject)
+        if judge is None:
+            message = "there is no model to judge: name one in `evaluations.model`"
+            return Failure("harness", "infrastructure", message)
+        prompts = self._means.prompts
+        match settings:
+            case StandardMetric():
+                return await graded(settings, subject, judge, prompts)
+            case GEvalMetric():
+                return await geval(settings, subject, judge, prompts)
+            case RagMetric():
+                return await rag(settings, subject, judge, prompts)
+            case _:
+                raise AssertionError(settings)
+
+    async def _compared(self, settings: StandardMetric, subject: Subject) -> Measured | Failure:
+        truth, response = subject.ground_truth, subject.response
+        if truth is None:
+            return lacking("ground_truth")
+        if len(response) > LONGEST:
+            return unreadable(f"{count(len(response), 'character')} are too many to compare")
+        if settings.metric == "equality":
+            return equality(settings, response, truth)
+        if settings.metric == "numeric":
+            return numeric(settings, response, truth)
+        name = cast("Likeness", settings.metric)
+        assert name in LIKENESS
+        return await self._alike.measure(name, response, truth, self._seconds(settings))
+
+    def _judge(self, asked: Asked, job: Job, scope: Scope) -> Judge | None:
+        settings = asked.settings
+        model = self._means.judge_of(settings.model)
+        if model is None:
+            return None
+        index = asked.subject.index
+        return Judge(
+            model,
+            scope.branch(f"metric-{index}-{asked.key}"),
+            seconds=self._seconds(settings),
+            retries=settings.retry_on_failure,
+            seed=draw_seed(job.purpose, job.case_id, job.repeat, index, asked.key),
+        )
+
+    def _seconds(self, settings: Metric) -> float:
+        given = settings.timeout_ms
+        return self._means.timeout if given is None else given / 1000
+
+
+def _result(asked: Asked, measured: Measured | Failure) -> Result:
+    if isinstance(measured, Failure):
+        message = f"`{asked.key}`: {measured.message}"
+        # whoever was nearest has tried again, as often as the metric says
+        failure = replace(measured, message=message, tried=True)
+        error = measured.message
+        return Result(asked, None, None, "", error, "infrastructure", failure)
+    score, own, reason, error, details = measured
+    if score is None:
+        return Result(asked, None, None, reason)
+    if error:
+        return Result(asked, score, False, reason, error, "candidate", details=details)
+    passed = _passes(asked.settings, score, own)
+    return Result(asked, score, passed, reason, details=details)
+
+
+def _passes(settings: Metric, score: float, own: bool | None) -> bool:
+    """By the threshold, else as the metric itself thinks, else with any score above 0."""
+    least = settings.threshold
+    if isinstance(settings, GEvalMetric) and settings.strict_mode:
+        least = 1.0
+    # a grader's own verdict has looked at the threshold, and a grade was held to one above 1
+    settled = isinstance(settings, CodeMetric) or (least is not None and least > 1)
+    if own is not None and (least is None or settled):
+        return own
+    return score > 0 if least is None else score >= least

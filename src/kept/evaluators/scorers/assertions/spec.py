@@ -1,0 +1,355 @@
+"""What a case asserts, and what becomes of it.
+
+Sums up as promptfoo does: a test passes when all of its assertions do, or, where there is a
+threshold, when their weighted mean reaches it.
+
+What a case may assert of an output, as promptfoo spells it.
+
+A case carries its own assertions, so they are told apart from a task's: `assert` is a list of them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+from pydantic import Field
+
+from kept.sandbox.command import TIMEOUT
+from kept.spec.source import kind_of
+from kept.spec.validate import Finite, Seconds, SpecModel, Text, Texts
+from kept.spec.yaml import Loc
+
+SET = "assert-set"
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """One thing that ought to hold of an output."""
+
+    type: str
+    """Without `not-`."""
+    value: Any = None
+    threshold: float | None = None
+    weight: float = 1.0
+    metric: str | None = None
+    negated: bool = False
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    parts: tuple["Assertion", ...] = ()
+    """Of a set."""
+
+    @property
+    def name(self) -> str:
+        """As a case spells it."""
+        return f"not-{self.type}" if self.negated else self.type
+
+
+class Grade(NamedTuple):
+    """What an assertion came to."""
+
+    passed: bool
+    score: float
+    reason: str = ""
+    """Why it did not pass; of one that did, what a judge or a function said."""
+
+
+class Total(NamedTuple):
+    """What several came to."""
+
+    grade: Grade
+    metrics: Mapping[str, float]
+    """Named ones: the weighted mean of what counts towards each."""
+    told: tuple[tuple[Assertion, Grade], ...]
+    """Each assertion that is no set, in its order."""
+
+
+def read_assertions(given: object) -> tuple[Assertion, ...]:
+    """Those of a case, which were looked at when the task was read."""
+    rows = cast("list[dict[str, Any]]", given) if isinstance(given, list) else []
+    return tuple(_read(row) for row in rows)
+
+
+def _read(row: Mapping[str, Any]) -> Assertion:
+    kind = str(row["type"])
+    return Assertion(
+        kind.removeprefix("not-"),
+        row.get("value"),
+        row.get("threshold"),
+        float(row.get("weight", 1.0)),
+        row.get("metric"),
+        kind.startswith("not-"),
+        row.get("config") or {},
+        read_assertions(row.get("assert")),
+    )
+
+
+def single(assertions: Sequence[Assertion], path: str = "") -> Iterator[tuple[str, Assertion]]:
+    """Those that are no sets, each by its place."""
+    for number, one in enumerate(assertions):
+        here = f"{path}{number}"
+        if one.type == SET:
+            yield from single(one.parts, f"{here}.")
+        else:
+            yield here, one
+
+
+def total(
+    assertions: Sequence[Assertion],
+    grades: Mapping[str, Grade],
+    threshold: float | None = None,
+    path: str = "",
+) -> Total:
+    """What these come to, with the grade of each that is no set by its place."""
+    told: list[tuple[Assertion, Grade]] = []
+    sums: dict[str, list[float]] = {}
+    score = whole = 0.0
+    failed = ""
+    for number, one in enumerate(assertions):
+        here = f"{path}{number}"
+        if one.type == SET:
+            inner = total(one.parts, grades, one.threshold, f"{here}.")
+            grade = inner.grade
+            told += inner.told
+            named = inner.metrics
+        else:
+            grade = grades[here]
+            told.append((one, grade))
+            named = {}
+        score += one.weight * grade.score
+        whole += one.weight
+        if one.metric is not None:
+            named = {**named, one.metric: grade.score}
+        for name, value in named.items():
+            row = sums.setdefault(name, [0.0, 0.0])
+            weight = one.weight or 1.0
+            row[:] = row[0] + weight * value, row[1] + weight
+        # what weighs nothing measures, and decides nothing
+        if not grade.passed and one.weight:
+            failed = failed or grade.reason or one.name
+    mean = score / whole if whole else 0.0
+    passed, reason = not failed, failed
+    if threshold is not None:
+        passed = mean >= threshold
+        reason = "" if passed else f"{mean:.2f} together, {threshold:g} needed"
+    metrics = {name: value / weight for name, (value, weight) in sums.items()}
+    return Total(Grade(passed, mean, reason), metrics, tuple(told))
+
+
+RESERVED = ("score", "pass")
+"""Measures that assertions emit by themselves."""
+
+GRADED = ("llm-rubric", "model-graded-closedqa", "factuality", "model-graded-factuality")
+"""Those that a model decides."""
+
+REFUSED: Mapping[str, str] = {
+    "javascript": "JavaScript is not run here; write the same as `type: python`",
+    "ruby": "Ruby is not run here; write the same as `type: python`",
+    "webhook": "call your service from `type: python` with `value: file://check.py`",
+    "similar": "there are no embeddings here; use `levenshtein`, `llm-rubric` or `python`",
+    "rouge-n": "use `contains-all`, or `python` with a library of yours",
+    "bleu": "use `levenshtein`, or `python` with a library of yours",
+    "gleu": "use `levenshtein`, or `python` with a library of yours",
+    "meteor": "use `levenshtein`, or `python` with a library of yours",
+    "g-eval": "use `llm-rubric` with the same criteria",
+    "classifier": "call the classifier from `python`, or use `llm-rubric`",
+    "moderation": "call the service from `python`, or use `llm-rubric`",
+    "answer-relevance": "use `llm-rubric`, as in `value: It answers the question`",
+    "context-faithfulness": "use `llm-rubric` with the context as a variable of its value",
+    "context-recall": "use `llm-rubric` with the context as a variable of its value",
+    "context-relevance": "use `llm-rubric` with the context as a variable of its value",
+    "select-best": "that is what a run does: give the prompts, and the best is kept",
+    "max-score": "that is what a run does: give the prompts, and the best is kept",
+    "is-xml": "use `python`, as in `__import__('xml.dom.minidom').dom.minidom.parseString(output)`",
+    "contains-xml": "use `regex`, or `python`",
+    "is-html": "use `regex`, or `python`",
+    "contains-html": "use `regex`, or `python`",
+    "is-sql": "use `regex`, or `python` with a parser of yours",
+    "contains-sql": "use `regex`, or `python` with a parser of yours",
+    "perplexity": "the probabilities of tokens are not read here",
+    "perplexity-score": "the probabilities of tokens are not read here",
+    "human": "a run cannot wait for a person; use `llm-rubric`",
+}
+"""What promptfoo has and Kept has not, and what to do about it."""
+
+
+class AssertionSpec(SpecModel):
+    """One thing that ought to hold of an output."""
+
+    type: Text
+    value: Any = None
+    threshold: Finite | None = None
+    weight: Annotated[Finite, Field(ge=0)] = 1.0
+    """0 measures without a say in the score."""
+    metric: Text | None = None
+    """A measure that it counts towards, besides the score."""
+    config: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """What a Python assertion finds in its context."""
+    assert_: Annotated[tuple["AssertionSpec", ...] | None, Field(alias="assert", strict=False)] = (
+        None
+    )
+    """Of an `assert-set`."""
+
+    @property
+    def base(self) -> str:
+        """The type without its `not-`."""
+        return self.type.removeprefix("not-")
+
+
+AssertionSpec.model_rebuild()
+
+
+class AssertionsScorerSpec(SpecModel):
+    """Every case says what holds of a good output."""
+
+    type: Literal["assertions"]
+    field: Text = "assert"
+    """Of a case: its assertions."""
+    input: Texts | None = None
+    """Fields that judges and Python assertions see; those that the model is given by default."""
+    files: Texts = ()
+    """Of Python, that assertions name: what decides is hidden from commands and compared by a
+    resume."""
+    timeout_seconds: Seconds = TIMEOUT
+    """For one answer of a judge, and for one call of a Python assertion."""
+
+
+class Fault(NamedTuple):
+    """What is wrong with an assertion."""
+
+    loc: Loc
+    message: str
+    hint: str | None = None
+
+
+def leaves(spec: AssertionSpec) -> Iterator[AssertionSpec]:
+    """The assertions that an assertion is made of; itself, unless it is a set."""
+    if spec.assert_ is None:
+        yield spec
+        return
+    for inner in spec.assert_:
+        yield from leaves(inner)
+
+
+def faults_of(spec: AssertionSpec) -> Iterator[Fault]:
+    """All that is wrong with an assertion whose keys are right."""
+    if spec.base == "assert-set":
+        yield from _set_faults(spec)
+        return
+    if spec.base not in KINDS:
+        yield _unknown(spec)
+        return
+    kind = KINDS[spec.base]
+    if spec.assert_ is not None:
+        yield Fault(("assert",), "only an `assert-set` has assertions of its own")
+    if spec.metric in RESERVED:
+        yield Fault(("metric",), f"`{spec.metric}` is a measure of its own; name it otherwise")
+    wrong = kind.value(spec.value)
+    if wrong is not None:
+        yield Fault(("value",), wrong)
+    if kind.threshold == "needed" and spec.threshold is None:
+        yield Fault(("threshold",), f"missing: `{spec.base}` is compared with it")
+    if kind.threshold == "none" and spec.threshold is not None:
+        yield Fault(("threshold",), f"`{spec.base}` holds or does not, and takes no threshold")
+    if spec.config and spec.base != "python":
+        yield Fault(("config",), "is for `python` alone")
+
+
+def _set_faults(spec: AssertionSpec) -> Iterator[Fault]:
+    if spec.type != "assert-set":
+        yield Fault(("type",), "a set cannot be negated", "negate what is in it")
+    if not spec.assert_:
+        yield Fault(("assert",), "missing: a set is made of assertions")
+    elif not sum(inner.weight for inner in spec.assert_):
+        yield Fault(("assert",), "the weights add up to nothing")
+    for number, inner in enumerate(spec.assert_ or ()):
+        for loc, message, hint in faults_of(inner):
+            yield Fault(("assert", number, *loc), message, hint)
+
+
+def _unknown(spec: AssertionSpec) -> Fault:
+    if spec.base in REFUSED:
+        return Fault(("type",), f"`{spec.type}` is not supported", REFUSED[spec.base])
+    known = [*KINDS, "assert-set"]
+    near = get_close_matches(spec.base, known, n=1, cutoff=0.75)
+    there = f"there are {', '.join(known)}, each also with `not-`"
+    hint = f"did you mean `{near[0]}`?" if near else there
+    return Fault(("type",), f"`{spec.type}` is no assertion that is known here", hint)
+
+
+class _Kind(NamedTuple):
+    value: Callable[[object], str | None]
+    """What is wrong with a value; None for nothing."""
+    threshold: Literal["none", "needed", "may"] = "none"
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
+        return None
+    return f"{kind_of(value)}, where a text was expected"
+
+
+def _texts(value: object) -> str | None:
+    items = _split(value)
+    if items is None or not items:
+        return f"{kind_of(value)}, where a list of texts was expected"
+    return next((wrong for item in items if (wrong := _text(item)) is not None), None)
+
+
+def _split(value: object) -> list[object] | None:
+    # a line with commas may stand for a list
+    if isinstance(value, str):
+        return [part for part in (part.strip() for part in value.split(",")) if part]
+    return cast("list[object]", value) if isinstance(value, list) else None
+
+
+def _schema(value: object) -> str | None:
+    if value is None or isinstance(value, dict | bool):
+        return None
+    return f"{kind_of(value)}, where a JSON schema was expected"
+
+
+def _code(value: object) -> str | None:
+    if isinstance(value, str) and value.strip():
+        return None
+    return f"{kind_of(value)}, where Python was expected"
+
+
+def _words(value: object) -> str | None:
+    known: dict[str, object] = {"min": value}
+    if type(value) is dict:
+        known = dict(cast("dict[str, object]", value))
+    counts = all(isinstance(n, int) and not isinstance(n, bool) for n in known.values())
+    if known and known.keys() <= {"min", "max"} and counts:
+        return None
+    told = kind_of(cast("object", value))
+    return f"{told}, where a number of words, or `min` and `max`, was expected"
+
+
+def _nothing(value: object) -> str | None:
+    return None if value is None else "takes no value"
+
+
+def _anything(value: object) -> str | None:
+    return "missing" if value is None else None
+
+
+KINDS: Mapping[str, _Kind] = {
+    "equals": _Kind(_anything),
+    "contains": _Kind(_text),
+    "icontains": _Kind(_text),
+    "contains-any": _Kind(_texts),
+    "contains-all": _Kind(_texts),
+    "icontains-any": _Kind(_texts),
+    "icontains-all": _Kind(_texts),
+    "starts-with": _Kind(_text),
+    "regex": _Kind(_text),
+    "is-json": _Kind(_schema),
+    "contains-json": _Kind(_schema),
+    "levenshtein": _Kind(_text, "may"),
+    "word-count": _Kind(_words),
+    "python": _Kind(_code, "may"),
+    "latency": _Kind(_nothing, "needed"),
+    "cost": _Kind(_nothing, "needed"),
+    **dict.fromkeys(GRADED, _Kind(_text, "may")),
+}
+"""Every assertion by its type, without the `not-` that each may have."""

@@ -1,0 +1,354 @@
+"""A server of tools as a process: started, spoken to by lines, ended with all it started.
+
+Not the SDK's own transport: that one joins the parts of a long line again and again, so that an
+answer of 50 MB holds up a whole run for minutes, and it hands more of our environment on.
+
+What is read of a server's answers over HTTP: as much as is told, whatever it sends.
+
+The SDK reads an answer whole before anybody can look at it. Here it is cut while it comes in: in
+the place of one that is too long stands the error that says so, as over pipes.
+"""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import tempfile
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import httpx2
+
+from kept.sandbox import execute, orphan_search
+from kept.sandbox.process import how_ended
+from kept.settings import child_environment
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+
+MOST_LINE = 8 * 1024 * 1024
+"""Bytes of one message; of a longer one nobody is told more than that it was too long."""
+
+TOO_LONG = -32099
+"""The code of the error that stands for such a message; of those that are free for anyone."""
+
+GRACE = 2.0
+"""Seconds that a server gets to end by itself once nobody speaks to it, and then when asked to."""
+
+_PART = 64 * 1024
+_DETAIL = 4000
+_MOST_ERRORS = 1024 * 1024
+"""Bytes of what a server grumbles, which may go on for hours; then it is forgotten."""
+_ID = r'"id" *: *(\d+|"[^"\\]{1,100}")'
+_EARLY = re.compile(rf'^\{{ *(?:"jsonrpc" *: *"2\.0" *, *)?{_ID}'.encode())
+_LATE = re.compile(rf'{_ID} *(?:, *"jsonrpc" *: *"2\.0" *)?\}}\s*$'.encode())
+
+
+@dataclass(slots=True)
+class Program:
+    """How a server is started, and how it went."""
+
+    command: str
+    args: tuple[str, ...]
+    folder: Path
+    env: Mapping[str, str]
+    encoding: str = "utf-8"
+    ended: bool = field(default=False, init=False)
+    """Whether it has stopped speaking."""
+    last_words: str = field(default="", init=False)
+    """The end of what it said on stderr."""
+    code: int | None = field(default=None, init=False)
+
+    def how(self) -> str:
+        """How it ended, in words."""
+        how = f"it {how_ended(self.code)}"
+        last = self.last_words.rpartition("\n")[2]
+        return f"{how}: {last[:300]}" if last else how
+
+
+@asynccontextmanager
+async def stdio(program: Program) -> "AsyncGenerator[TransportStreams]":
+    """What the SDK speaks to a server by. Raises `OSError` where it cannot be started."""
+    import anyio
+
+    mark = execute.new_mark()
+    environment = child_environment({**program.env, orphan_search.MARK: mark})
+    # append, so that it can be emptied while the server has it open
+    with tempfile.TemporaryFile("a+b") as errors:
+        process = await asyncio.create_subprocess_exec(
+            program.command,
+            *program.args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            cwd=program.folder,
+            env=environment,
+            start_new_session=True,
+        )
+        heard, reading = anyio.create_memory_object_stream[Any](0)
+        writing, said = anyio.create_memory_object_stream[Any](0)
+        tasks = (
+            asyncio.create_task(_listen(process, heard, program, errors)),
+            asyncio.create_task(_speak(process, said, program)),
+        )
+        try:
+            yield reading, writing
+        finally:
+            await _end(process, mark)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for stream in (heard, reading, writing, said):
+                stream.close()
+            program.code = process.returncode
+            program.last_words = _tail(errors)
+
+
+class Line:
+    """A line as it comes in, part by part; of one that is too long only the ends are kept."""
+
+    def __init__(self, most: int = MOST_LINE) -> None:
+        self._most = most
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head = b""
+        self._tail = b""
+
+    @property
+    def too_long(self) -> bool:
+        """Whether it is not to be had whole."""
+        return self._size > self._most
+
+    def add(self, part: bytes) -> None:
+        """Take in what comes next."""
+        self._size += len(part)
+        if not self.too_long:
+            self._parts.append(part)
+            return
+        if not self._head:
+            self._head = b"".join((*self._parts, part[:_PART]))[:_PART]
+            self._parts.clear()
+        self._tail = (self._tail + part)[-_PART:]
+
+    def whole(self) -> bytes:
+        """All of it."""
+        return b"".join(self._parts)
+
+    def whose(self, before: bytes = b"") -> bytes | None:
+        """Whose answer it is, as far as its ends tell; `before` stands before the message."""
+        # either end may tell: SDKs differ in what they write first
+        head = self._head.removeprefix(before).lstrip()
+        found = _EARLY.search(head) or _LATE.search(self._tail)
+        return found[1] if found else None
+
+    def read(self) -> bytes:
+        """The message; an error in the stead of one that is too long, empty if it is nobody's."""
+        if not self.too_long:
+            return self.whole()
+        size = f"{self._size / 1024**2:,.0f} MiB"
+        return in_place(self.whose(), f"the answer has {size}, which is too long to be told")
+
+
+def in_place(asked: bytes | None, words: str) -> bytes:
+    """The message that stands for an answer nobody is told; empty where nobody waits for it."""
+    if asked is None:
+        return b""
+    error = json.dumps({"code": TOO_LONG, "message": words}).encode()
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (asked, error)
+
+
+async def _listen(
+    process: asyncio.subprocess.Process,
+    heard: Any,  # noqa: ANN401 # a stream of anyio
+    program: Program,
+    errors: IO[bytes],
+) -> None:
+    """Hand on what the server says, message by message."""
+    from anyio import BrokenResourceError, ClosedResourceError
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    assert process.stdout is not None
+    line = Line()
+    try:
+        async with heard:
+            while part := await process.stdout.read(_PART):
+                if os.fstat(errors.fileno()).st_size > _MOST_ERRORS:
+                    errors.truncate(0)
+                *ends, rest = part.split(b"\n")
+                for end in ends:
+                    line.add(end)
+                    text = line.read().decode(program.encoding, "replace")
+                    line = Line()
+                    # a line that is no message is one that somebody printed by mistake
+                    with suppress(ValueError):
+                        message = jsonrpc_message_adapter.validate_json(text, by_name=False)
+                        await heard.send(SessionMessage(message))
+                line.add(rest)
+            # before those who wait for answers hear of it
+            program.ended = True
+    except (BrokenResourceError, ClosedResourceError):
+        return  # nobody listens any more
+    finally:
+        program.ended = True
+
+
+async def _speak(process: asyncio.subprocess.Process, said: Any, program: Program) -> None:  # noqa: ANN401 # a stream of anyio
+    """Hand on what is said to the server."""
+    assert process.stdin is not None
+    # a server that is gone is found out by its silence
+    with suppress(ConnectionError):
+        async with said:
+            async for one in said:
+                text = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(f"{text}\n".encode(program.encoding))
+                await process.stdin.drain()
+
+
+async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
+    """Have the process and everything it started gone."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
+        if await _has_ended(process):
+            break
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    orphan_search.kill_strays(mark)
+    # asyncio keeps it open while anybody, say a killed child of it, has its pipe
+    getattr(process, "_transport").close()  # noqa: B009 # not ours to see, and there is no other way
+
+
+async def _has_ended(process: asyncio.subprocess.Process) -> bool:
+    # not `wait`, which waits for the pipes as well, and others may hold those
+    deadline = time.monotonic() + GRACE
+    while process.returncode is None and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+    return process.returncode is not None
+
+
+def _tail(errors: IO[bytes]) -> str:
+    size = errors.seek(0, os.SEEK_END)
+    errors.seek(max(0, size - _DETAIL))
+    return errors.read().decode("utf-8", "replace").strip()
+
+
+MOST_EVENT = 1024 * 1024 - 1024
+"""Bytes of one message of the older transport, a little less than its client takes."""
+
+_DATA = b"data:"
+
+Hook = Callable[[httpx2.Response], Awaitable[None]]
+
+
+def client_of(
+    headers: Mapping[str, str], timeout: httpx2.Timeout | None = None, most: int = MOST_LINE
+) -> httpx2.AsyncClient:
+    """A client that reads no more of a message than so many bytes."""
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    # what is packed may be large when nobody can see it
+    client = create_mcp_http_client({**headers, "Accept-Encoding": "identity"}, timeout)
+    client.event_hooks = {**client.event_hooks, "response": [_bounding(most)]}
+    return client
+
+
+def _bounding(most: int) -> Hook:
+    async def bound(response: httpx2.Response) -> None:
+        asked = _id_of(response.request)
+        inner = response.stream
+        assert isinstance(inner, httpx2.AsyncByteStream)
+        kind = response.headers.get("content-type", "").lower()
+        if response.headers.get("content-encoding", "identity") != "identity":
+            del response.headers["content-encoding"]
+            response.headers["content-type"] = "application/json"
+            words = "the answer is packed, which was not asked for"
+            response.stream = _Cut(inner, _said(in_place(asked, words)))
+        elif kind.startswith("text/event-stream"):
+            response.stream = _Cut(inner, _events(inner, asked, most))
+        else:
+            response.stream = _Cut(inner, _whole(inner, asked, most))
+
+    return bound
+
+
+class _Cut(httpx2.AsyncByteStream):
+    """A stream of which only some is handed on."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, parts: AsyncGenerator[bytes]) -> None:
+        self._inner = inner
+        self._parts = parts
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._parts:
+            yield part
+
+    async def aclose(self) -> None:
+        await self._parts.aclose()
+        await self._inner.aclose()
+
+
+async def _said(text: bytes) -> AsyncGenerator[bytes]:
+    yield text
+
+
+async def _whole(
+    inner: httpx2.AsyncByteStream, asked: bytes | None, most: int
+) -> AsyncGenerator[bytes]:
+    """One message."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in inner:
+        size += len(part)
+        if size > most:
+            yield in_place(asked, _too_long(most))
+            return
+        parts.append(part)
+    yield b"".join(parts)
+
+
+async def _events(
+    inner: httpx2.AsyncByteStream, asked: bytes | None, most: int
+) -> AsyncGenerator[bytes]:
+    """Messages as they come, a line each."""
+    line = Line(most)
+    async for part in inner:
+        *ends, rest = part.split(b"\n")
+        for end in ends:
+            line.add(end)
+            if not line.too_long:
+                yield line.whole() + b"\n"
+            elif found := in_place(line.whose(_DATA), _too_long(most)):
+                # a stream of many answers: of this one the end is awaited, and nothing kept
+                yield _DATA + found + b"\n"
+            line = Line(most)
+        line.add(rest)
+        if line.too_long and asked is not None:
+            yield _DATA + in_place(asked, _too_long(most)) + b"\n\n"
+            return
+    if not line.too_long:
+        yield line.whole()
+
+
+def _too_long(most: int) -> str:
+    return f"the answer has more than {round(most / 1024**2)} MiB, which is too long to be told"
+
+
+def _id_of(request: httpx2.Request) -> bytes | None:
+    """Whose answer a response is, as it stands in JSON; None where that is not known."""
+    if request.method != "POST":
+        return None
+    try:
+        found = json.loads(request.content).get("id")
+    except (ValueError, AttributeError):
+        return None
+    return None if found is None else json.dumps(found).encode()

@@ -1,0 +1,360 @@
+"""Texts cut into passages: by their headings, or by length.
+
+A token is counted by a rule that needs no vocabulary: a word has one for every four characters that
+it begins. No provider counts like that; for English prose they come to about the same.
+
+Records of json, jsonl and csv files: which there are, and what of each is searched.
+
+A source on disk: which files it has, what they hold, and the passages that they are cut into.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from kept.core.parsing import parse_json
+from kept.errors import SetupError
+from kept.evaluators.tools import documents
+from kept.evaluators.tools.documents import Unreadable, kind_of, read_document
+from kept.evaluators.tools.retrieval.config import Ingestion, Records
+
+CHARACTERS = 4
+"""Of a token."""
+
+_WORD = re.compile(r"\S+")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One passage, and where it stands."""
+
+    text: str
+    source: str
+    """The file, below the source that was named, and the record in it."""
+    path: tuple[str, ...] = ()
+    """The headings that it stands under, the outermost first."""
+    meta: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def whole(self) -> str:
+        """What is searched: the passage below its headings."""
+        return "\n".join((" > ".join(self.path), self.text)) if self.path else self.text
+
+
+class Section(NamedTuple):
+    """A heading's own text."""
+
+    path: tuple[str, ...]
+    body: str
+
+
+def tokens(text: str) -> int:
+    """How many a text has, by the rule above."""
+    return sum(_weight(word) for word in text.split())
+
+
+def by_length(text: str, size: int, overlap: int) -> list[str]:
+    """Passages of at most so many tokens; each repeats at most so many of the one before it."""
+    words = list(_words(text, size))
+    passages: list[str] = []
+    first = 0
+    while first < len(words):
+        last, room = first, size
+        while last < len(words) and (room := room - words[last].weight) >= 0:
+            last += 1
+        passages.append(text[words[first].start : words[last - 1].end])
+        if last == len(words):
+            break
+        # one word further at least, or it would never end
+        next_first, room = last, overlap
+        while next_first > first + 1 and (room := room - words[next_first - 1].weight) >= 0:
+            next_first -= 1
+        first = next_first
+    return passages
+
+
+def by_heading(text: str, depth: int = 6) -> list[Section]:
+    """What stands under each Markdown heading, in order; without headings, all of it as one."""
+    path: list[tuple[int, str]] = []
+    lines: list[str] = []
+    found: list[Section] = []
+    for line, level, title in _marked(text, depth):
+        if not level:
+            lines.append(line)
+            continue
+        _add(found, path, lines, level)
+        path = [*(one for one in path if one[0] < level), (level, title)]
+        lines = []
+    _add(found, path, lines, 0)
+    return found
+
+
+def _add(found: list[Section], path: list[tuple[int, str]], lines: list[str], level: int) -> None:
+    """Keep a section; one that only leads to a deeper one says nothing that its path does not."""
+    body = "\n".join(lines).strip()
+    titles = tuple(title for _, title in path)
+    if body:
+        found.append(Section(titles, body))
+    elif path and level <= path[-1][0]:
+        found.append(Section(titles[:-1], titles[-1]))
+
+
+def _marked(text: str, depth: int) -> Iterator[tuple[str, int, str]]:
+    """Each line, with level and title where it is a heading; what is fenced is none."""
+    fence = ""
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        if mark and not fence:
+            fence = mark[1]
+        elif fence and line.strip().startswith(fence) and not line.strip().strip(fence[0]):
+            fence = ""
+        heading = None if fence or mark else _HEADING.match(line)
+        if heading and len(heading[1]) <= depth and heading[2]:
+            yield line, len(heading[1]), heading[2]
+        else:
+            yield line, 0, ""
+
+
+class _Word(NamedTuple):
+    start: int
+    end: int
+    weight: int
+
+
+def _words(text: str, size: int) -> Iterator[_Word]:
+    """Where words stand; one that no passage has room for is cut."""
+    most = size * CHARACTERS
+    for found in _WORD.finditer(text):
+        for start in range(found.start(), found.end(), most):
+            end = min(start + most, found.end())
+            yield _Word(start, end, _weight(text[start:end]))
+
+
+def _weight(word: str) -> int:
+    return -(-len(word) // CHARACTERS)
+
+
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is searched of one, and what is told with it."""
+
+    text: str
+    name: str
+    meta: dict[str, str]
+
+
+def read_records(path: Path, text: str, how: Records) -> list[Record] | None:
+    """The records of a file; None for JSON that has none, which is a text. Raises `Unreadable`."""
+    rows = _rows(path, text, how)
+    if rows is None:
+        return None
+    for name in (*how.fields, *how.meta_fields, *filter(None, (how.id_field,))):
+        if rows and not any(_named(row, name, how) is not None for row in rows):
+            known = ", ".join(dict.fromkeys(key for row in rows for key in row))
+            raise Unreadable(f"no record of `{path.name}` has `{name}`; there is {known}")
+    found = [_record(row, number, how) for number, row in enumerate(rows, 1)]
+    return [record for record in found if record.text.strip()]
+
+
+def _record(row: Mapping[str, str], number: int, how: Records) -> Record:
+    if how.fields:
+        values = (_named(row, name, how) for name in how.fields)
+        text = how.separator.join(value for value in values if value)
+    else:
+        text = how.separator.join(f"{name}: {value}" for name, value in row.items() if value)
+    told = {name: _named(row, name, how) for name in how.meta_fields}
+    meta = {name: value for name, value in told.items() if value}
+    named = _named(row, how.id_field, how) if how.id_field else None
+    return Record(text, named or str(number), meta)
+
+
+def _named(row: Mapping[str, str], name: str, how: Records) -> str | None:
+    """A field of a record, by its name with its prefix or without."""
+    for known in (name, how.prefix + name, how.meta_prefix + name):
+        if known in row:
+            return row[known]
+    return None
+
+
+def _rows(path: Path, text: str, how: Records) -> list[dict[str, str]] | None:
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        return list(_csv_rows(path, text, how))
+    if suffix in (".jsonl", ".ndjson"):
+        lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+        parsed = [_parsed(f"{path.name}:{number}", line) for number, line in lines]
+        return [row for value in parsed for row in _found(path, value, how) or ()]
+    return _found(path, _parsed(path.name, text), how)
+
+
+def _csv_rows(path: Path, text: str, how: Records) -> Iterator[dict[str, str]]:
+    delimiter = how.delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restkey="")
+    try:
+        for row in reader:
+            yield {
+                f"{how.prefix}{name}": value
+                for name, value in row.items()
+                if name and isinstance(value, str)
+            }
+    except csv.Error as error:
+        raise Unreadable(f"`{path.name}:{reader.line_num}` cannot be read: {error}") from error
+
+
+def _parsed(where: str, text: str) -> object:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise Unreadable(f"`{where}` is no JSON: {error}") from error
+
+
+def _found(path: Path, value: object, how: Records) -> list[dict[str, str]] | None:
+    """The records at their path, each with what stands beside the path; None where there are none.
+
+    A list on the way has a path in each of its items.
+    """
+    outer: dict[str, str] = {}
+    return _below(path, value, how, how.path, outer)
+
+
+def _below(
+    path: Path, value: object, how: Records, steps: tuple[str, ...], outer: Mapping[str, str]
+) -> list[dict[str, str]] | None:
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        if not steps and not all(isinstance(item, dict) for item in items):
+            return None
+        found = [_below(path, item, how, steps, outer) for item in items]
+        return [row for rows in found for row in rows or ()]
+    if not isinstance(value, dict):
+        if steps:
+            raise Unreadable(f"`{path.name}` has nothing at `{'.'.join(how.path)}`")
+        return None
+    fields = cast("dict[str, object]", value)
+    if not steps:
+        return [{**outer, **_flat(fields, how.prefix)}]
+    if steps[0] not in fields:
+        known = ", ".join(fields)
+        raise Unreadable(f"`{path.name}` has no `{steps[0]}` of `{'.'.join(how.path)}`: {known}")
+    beside = {name: item for name, item in fields.items() if name != steps[0]}
+    here = {**outer, **_flat(beside, how.meta_prefix)}
+    return _below(path, fields[steps[0]], how, steps[1:], here)
+
+
+def _flat(fields: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """Every value as text, those inside others by a name with a dot."""
+    flat: dict[str, str] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            inner = _flat(cast("dict[str, Any]", value), f"{prefix}{name}.")
+            flat |= inner
+        elif isinstance(value, str):
+            flat[prefix + name] = value
+        elif value is not None:
+            flat[prefix + name] = json.dumps(value, ensure_ascii=False)
+    return flat
+
+
+MOST_BYTES = 64 << 20
+"""Of a file that is text already."""
+
+MOST_FILES = 10_000
+"""Of a source: a folder with more of them was named by mistake."""
+
+_PAGES = (".html", ".htm", ".xhtml")
+
+log = logging.getLogger("kept")
+
+
+def files_of(source: Path) -> list[tuple[str, Path]]:
+    """The files of a source, each by its name below it; hidden ones are left out."""
+    if source.is_file():
+        return [(source.name, source)]
+    if not source.is_dir():
+        raise SetupError(f"there is no {source}", hint="`source` is a file or a folder")
+    found: list[tuple[str, Path]] = []
+    for path in source.rglob("*"):
+        name = path.relative_to(source)
+        if path.is_file() and not any(part.startswith(".") for part in name.parts):
+            found.append((name.as_posix(), path))
+            if len(found) > MOST_FILES:
+                raise SetupError(f"{source} has more than {MOST_FILES:,} files")
+    return sorted(found)
+
+
+def digest_of(source: Path) -> str:
+    """A hash of every file of a source, by name and bytes."""
+    whole = hashlib.sha256()
+    for name, path in files_of(source):
+        try:
+            with path.open("rb") as file:
+                inner = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise SetupError(f"cannot read {path}: {error.strerror}") from error
+        whole.update(f"{name}\0{inner}\n".encode("utf-8", "surrogateescape"))
+    return whole.hexdigest()
+
+
+def chunks_of(how: Ingestion) -> tuple[Chunk, ...]:
+    """All passages of a source; a `SetupError` where it has none.
+
+    In a folder, a file that cannot be read is told to the log and left out; a source that is one
+    file must be readable.
+    """
+    found: list[Chunk] = []
+    files = files_of(how.source)
+    for name, path in files:
+        try:
+            found += _chunks(name, path, how)
+        except Unreadable as error:
+            if how.source.is_file():
+                raise SetupError(str(error)) from error
+            log.warning("%s is left out of the index: %s", path, error)
+    if not found:
+        raise SetupError(f"there is no text in {how.source}")
+    return tuple(found)
+
+
+def _text(path: Path) -> str:
+    """What a file says; one that is text already may say more than a message has room for."""
+    if kind_of(path) not in ("text", "csv") or path.suffix.lower() in _PAGES:
+        return read_document(path).text
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise Unreadable(
+            f"`{path.name}` has {size >> 20} MiB, and at most {MOST_BYTES >> 20} are read"
+        )
+    try:
+        return documents.read_plain(path.read_bytes(), MOST_BYTES)
+    except Unreadable as error:
+        raise Unreadable(f"`{path.name}` cannot be read: {error}") from error
+
+
+def _chunks(name: str, path: Path, how: Ingestion) -> Iterator[Chunk]:
+    text = _text(path)
+    records = None
+    if how.records is not None and path.suffix.lower() in SUFFIXES:
+        records = read_records(path, text, how.records)
+    if records is not None:
+        for record in records:
+            for passage in by_length(record.text, how.size, how.overlap):
+                yield Chunk(passage, f"{name}#{record.name}", meta=record.meta)
+    elif how.strategy == "token":
+        for passage in by_length(text, how.size, how.overlap):
+            yield Chunk(passage, name)
+    else:
+        for section in by_heading(text, how.depth):
+            for passage in by_length(section.body, how.size, how.overlap):
+                yield Chunk(passage, name, section.path)

@@ -1,0 +1,425 @@
+"""llama.cpp on this machine: one set of weights, answering several requests at a time.
+
+Blocking. `kept.models.local.model` keeps it off the event loop.
+
+A model that runs on this machine, on llama.cpp: no key, no network, no price.
+
+With the same seed it gives the same answer again.
+
+A model behind the OpenAI chat protocol, on loopback: for programs that speak nothing else.
+
+It listens on 127.0.0.1 alone and has no key. Web pages cannot use it: a request must be JSON and
+name a loopback host, which a page of another origin cannot do without being asked first.
+"""
+
+import asyncio
+import json
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from aiohttp import web
+
+from kept.core.llm import Finish, Message, ModelReply, ModelRequest
+from kept.core.ports import Model
+from kept.core.rollout import Failure, FailureKind, Usage
+from kept.engine.user_code import Threads
+from kept.errors import SetupError
+from kept.models.local.process import LlamaProcess, Stop
+from kept.models.providers import SHAPES, ModelConfig
+from kept.models.weights import known, needed
+from kept.settings import processors
+
+
+class Engine:
+    """Weights in memory, with `slots` places for requests, of `context` tokens each.
+
+    One llama.cpp of one thread for each processor, in a process of its own. Threads of one wait for
+    one another at every step of every token, which on a busy machine is nearly all they do; two of
+    them in one process take each other's table of tokens away at every request with a schema, which
+    costs as much as half an answer.
+    """
+
+    def __init__(self, weights: Path, slots: int, context: int) -> None:
+        count = min(slots, processors())
+        # the first shares carry what does not divide
+        self._shapes = [
+            (weights, slots // count + (n < slots % count), context) for n in range(count)
+        ]
+        self._processes: list[LlamaProcess] = []
+        self._lock = threading.Lock()
+        self._starting = [threading.Lock() for _ in range(count)]
+        self._calls = [0] * count
+        # also when the interpreter ends
+        weakref.finalize(self, _close, self._processes)
+        try:
+            self._processes += (LlamaProcess(*shape) for shape in self._shapes)
+            for process in self._processes:
+                process.wait_until_ready()
+        except BaseException:
+            _close(self._processes)
+            raise
+
+    def chat(self, body: dict[str, Any], stop: Stop) -> list[dict[str, Any]]:
+        """What it streams in answer to a request of the OpenAI protocol, as far as it got.
+
+        The key `schema` says what the answer is to look like. Raises `ValueError` for a request
+        that it does not understand, and `RuntimeError` where llama.cpp fails.
+        """
+        with self._lock:
+            at = min(range(len(self._calls)), key=lambda n: self._calls[n])
+            self._calls[at] += 1
+        try:
+            return self._process(at).chat(body, stop)
+        finally:
+            with self._lock:
+                self._calls[at] -= 1
+
+    def _process(self, at: int) -> LlamaProcess:
+        with self._starting[at]:
+            if self._processes[at].gone:
+                # whoever asked it was told; who asks now is answered
+                self._processes[at].close()
+                process = LlamaProcess(*self._shapes[at])
+                try:
+                    process.wait_until_ready()
+                except BaseException:
+                    process.close()
+                    raise
+                self._processes[at] = process
+            return self._processes[at]
+
+
+def _close(processes: list[LlamaProcess]) -> None:
+    for process in processes:
+        process.close_input()
+    for process in processes:
+        process.close()
+
+
+_Key = tuple[Path, int, int]
+_loaded: "weakref.WeakValueDictionary[_Key, Engine]" = weakref.WeakValueDictionary()
+_loading = threading.Lock()
+
+
+def engine_of(weights: Path, slots: int, context: int) -> Engine:
+    """The engine for these weights: one for all who use it, gone with the last of them."""
+    key = (weights, slots, context)
+    with _loading:
+        engine = _loaded.get(key)
+        if engine is None:
+            engine = _loaded[key] = Engine(weights, slots, context)
+        return engine
+
+
+SLOTS = 4
+"""Requests that are answered side by side."""
+
+CONTEXT = 2048
+"""Tokens of one request, prompt and answer; what the smallest of our models was made for."""
+
+
+def local_model(name: str) -> "LocalModel":
+    """The model that a spec calls `local/NAME`; its weights must be here."""
+    return LocalModel(f"local/{known(name).name}", needed(name))
+
+
+def make(config: ModelConfig) -> "LocalModel":
+    """The model of a config; a `SetupError` where its weights are not here."""
+    known_ones = (name for name in SHAPES if name != "effort")  # it does not think first
+    said = {name: value for name in known_ones if (value := getattr(config, name)) is not None}
+    return LocalModel(f"local/{known(config.model).name}", needed(config.model), said=said)
+
+
+class LocalModel:
+    """Implements `kept.core.ports.Model`; loads its weights when it is first asked."""
+
+    def __init__(
+        self,
+        name: str,
+        weights: Path,
+        *,
+        slots: int = SLOTS,
+        context: int = CONTEXT,
+        said: Mapping[str, Any] | None = None,
+    ) -> None:
+        """What is `said` shapes replies to requests that do not say."""
+        self.name = name
+        self._said = said or {}
+        self._weights = weights
+        self._slots = slots
+        self._context = context
+        self._threads = Threads(slots, "kept-model")
+        weakref.finalize(self, self._threads.close)
+        self._engine: Engine | None = None
+
+    async def complete(self, request: ModelRequest) -> ModelReply | Failure:
+        """One reply. When this is cancelled, it waits until the engine has let go."""
+        for what, present in (("tools", request.tools), ("images", _has_images(request))):
+            if present:
+                message = f"{self.name} cannot be given {what}"
+                return Failure("harness", "infrastructure", message)
+        open_ones = {n: v for n, v in self._said.items() if getattr(request, n) is None}
+        call = _Call(replace(request, **open_ones), asyncio.get_running_loop())
+        try:
+            chunks = await self._threads.call(self._answer, call)
+        except asyncio.CancelledError:
+            call.unwanted.set()
+            if call.begun.is_set():
+                await call.ended
+            raise
+        except SetupError as error:
+            return Failure("harness", "infrastructure", str(error))
+        except ValueError as error:
+            message = f"{self.name} does not understand the request: {error}"
+            return Failure("harness", "infrastructure", message)
+        except RuntimeError as error:
+            return Failure("server", "infrastructure", f"{self.name} failed: {error}")
+        reply = _reply(self.name, chunks)
+        if request.schema and isinstance(reply, ModelReply) and not _may_be_json(reply):
+            # llama.cpp does not say so when it drops a schema
+            message = f"{self.name} does not understand the schema of the request"
+            return Failure("harness", "infrastructure", message, reply.text)
+        return reply
+
+    def _answer(self, call: "_Call") -> list[dict[str, Any]]:
+        call.begun.set()
+        try:
+            if call.unwanted.is_set():
+                return []
+            if self._engine is None:
+                self._engine = engine_of(self._weights, self._slots, self._context)
+            return self._engine.chat(_body(call.request), call.unwanted.is_set)
+        finally:
+            call.tell_ended()
+
+
+class _Call:
+    """A request on its way, as seen from both threads."""
+
+    def __init__(self, request: ModelRequest, loop: asyncio.AbstractEventLoop) -> None:
+        self.request = request
+        self.unwanted = threading.Event()
+        self.begun = threading.Event()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+
+    def tell_ended(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._settle)
+        except RuntimeError:
+            return  # the loop was closed meanwhile: nobody waits any more
+
+    def _settle(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+def _may_be_json(reply: ModelReply) -> bool:
+    """Whether it is JSON, or the beginning of some where it was cut."""
+    if reply.finish == "length":
+        return reply.text[:1] in tuple('{["-0123456789tfn') or not reply.text
+    try:
+        json.loads(reply.text)
+    except ValueError:
+        return False
+    return True
+
+
+def _has_images(request: ModelRequest) -> bool:
+    return any(message.images for message in request.messages)
+
+
+def _body(request: ModelRequest) -> dict[str, Any]:
+    """The request in llama.cpp's words, which are OpenAI's."""
+    said = [{"role": message.role, "content": message.text} for message in request.messages]
+    body: dict[str, Any] = {"messages": said}
+    given = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "max_tokens": request.max_tokens,
+        "seed": request.seed,
+        "stop": list(request.stop) or None,
+    }
+    body |= {name: value for name, value in given.items() if value is not None}
+    if request.schema:
+        body["schema"] = dict(request.schema)
+    return body
+
+
+_KINDS: Mapping[str, FailureKind] = {"exceed_context_size_error": "context"}
+
+
+def _reply(name: str, chunks: list[dict[str, Any]]) -> ModelReply | Failure:
+    pieces: list[str] = []
+    usage: dict[str, Any] = {}
+    finish = ""
+    for chunk in chunks:
+        if "error" in chunk:
+            return _failure(name, chunk["error"])
+        usage = chunk.get("usage") or usage
+        for choice in chunk["choices"]:
+            pieces.append(choice["delta"].get("content") or "")
+            finish = choice["finish_reason"] or finish
+    if not finish:
+        return Failure("server", "infrastructure", f"{name} was cut off")
+    return ModelReply("".join(pieces), _usage(usage), _finish(finish))
+
+
+def _finish(said: str) -> Finish:
+    return "length" if said == "length" else "stop"
+
+
+def _usage(said: Mapping[str, Any]) -> Usage:
+    details: Mapping[str, int] = said.get("prompt_tokens_details") or {}
+    cached = details.get("cached_tokens", 0)
+    return Usage(1, said.get("prompt_tokens", 0), said.get("completion_tokens", 0), cached)
+
+
+def _failure(name: str, error: Mapping[str, Any]) -> Failure:
+    kind = _KINDS.get(error.get("type", ""))
+    message = f"{name}: {error.get('message', 'unknown error')}"
+    if kind is not None:
+        return Failure(kind, "candidate", message)
+    refused = error.get("code", 500) < 500
+    return Failure("harness" if refused else "server", "infrastructure", message, json.dumps(error))
+
+
+HOST = "127.0.0.1"
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a request."""
+
+
+async def start_server(model: Model, port: int) -> tuple[web.AppRunner, int]:
+    """Listen; what to clean up afterwards, and the port, which is any free one for 0."""
+    app = web.Application(client_max_size=LARGEST, middlewares=[_only_us])
+    handlers = _Handlers(model)
+    app.router.add_get("/v1/models", handlers.models)
+    app.router.add_post("/v1/chat/completions", handlers.chat)
+    # a client that hangs up cancels its request
+    runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, HOST, port)
+    await site.start()
+    return runner, cast("int", runner.addresses[0][1])
+
+
+@web.middleware
+async def _only_us(request: web.Request, handler: Any) -> web.StreamResponse:  # noqa: ANN401 # aiohttp's
+    if (request.host.rpartition(":")[0] or request.host) not in LOOPBACK:
+        return _error(403, f"`{request.host}` is not this machine")
+    return await handler(request)
+
+
+class _Handlers:
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    async def models(self, request: web.Request) -> web.Response:
+        entry = {"id": self._model.name, "object": "model", "owned_by": "kept"}
+        return web.json_response({"object": "list", "data": [entry]})
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        if request.content_type != "application/json":
+            return _error(415, "the body must be application/json")
+        try:
+            body = json.loads(await request.read())
+            asked = _request(body)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return _error(400, f"cannot read the request: {error!r}")
+        reply = await self._model.complete(asked)
+        if isinstance(reply, Failure):
+            return _failed(reply)
+        if body.get("stream"):
+            return await _streamed(request, self._model.name, reply)
+        return web.json_response(_completion(self._model.name, reply))
+
+
+def _request(body: Mapping[str, Any]) -> ModelRequest:
+    if body.get("tools") or body.get("n", 1) != 1:
+        raise ValueError("neither tools nor several choices can be had here")
+    stop = body.get("stop") or ()
+    return ModelRequest(
+        tuple(Message(said["role"], _text(said.get("content"))) for said in body["messages"]),
+        schema=_schema(body.get("response_format") or {}),
+        temperature=body.get("temperature"),
+        top_p=body.get("top_p"),
+        max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
+        seed=body.get("seed"),
+        stop=(stop,) if isinstance(stop, str) else tuple(stop),
+    )
+
+
+def _text(content: Any) -> str:  # noqa: ANN401 # whatever a client sends
+    """Content may be a list of parts, of which only texts can be read here."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    for part in content:
+        if part["type"] != "text":
+            raise ValueError(f"a part of the type {part['type']} cannot be read here")
+    return "".join(part["text"] for part in content)
+
+
+def _schema(form: Mapping[str, Any]) -> Mapping[str, object]:
+    match form.get("type", "text"):
+        case "text":
+            return {}
+        case "json_object":
+            return {"type": "object"}
+        case "json_schema":
+            return form["json_schema"]["schema"]
+        case other:
+            raise ValueError(f"there is no response_format of the type {other}")
+
+
+def _completion(name: str, reply: ModelReply) -> dict[str, Any]:
+    message = {"role": "assistant", "content": reply.text}
+    choice = {"index": 0, "message": message, "finish_reason": reply.finish}
+    return {**_head(name, "chat.completion"), "choices": [choice], "usage": _reply_usage(reply)}
+
+
+def _head(name: str, kind: str) -> dict[str, Any]:
+    return {"id": "chatcmpl-kept", "object": kind, "created": 0, "model": name}
+
+
+def _reply_usage(reply: ModelReply) -> dict[str, Any]:
+    used = reply.usage
+    return {
+        "prompt_tokens": used.tokens_in,
+        "completion_tokens": used.tokens_out,
+        "total_tokens": used.tokens_in + used.tokens_out,
+        "prompt_tokens_details": {"cached_tokens": used.tokens_cached},
+    }
+
+
+async def _streamed(request: web.Request, name: str, reply: ModelReply) -> web.StreamResponse:
+    """The whole answer as one piece: who asks for a stream gets one, and nothing earlier."""
+    head = _head(name, "chat.completion.chunk")
+    delta = {"role": "assistant", "content": reply.text}
+    pieces: list[dict[str, Any]] = [
+        {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+        {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish}]},
+        {**head, "choices": [], "usage": _reply_usage(reply)},
+    ]
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for piece in pieces:
+        await response.write(f"data: {json.dumps(piece)}\n\n".encode())
+    await response.write(b"data: [DONE]\n\n")
+    return response
+
+
+def _failed(failure: Failure) -> web.Response:
+    if failure.kind == "context":
+        return _error(400, failure.message, "context_length_exceeded")
+    return _error(400 if failure.kind == "harness" else 500, failure.message)
+
+
+def _error(status: int, message: str, code: str | None = None) -> web.Response:
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    error = {"message": message, "type": kind, "code": code}
+    return web.json_response({"error": error}, status=status)

@@ -1,0 +1,341 @@
+"""Which files a run owes: what its plan names, else what the words of plan and task name.
+
+Pure. A path is below the output folder; what leads out of it is no deliverable.
+
+Whether what a run owes is there at all: deliverable_presence, and deliverable.
+
+The first goes by the paths that plan and task name, the second by the kinds of files that the task
+asks for. No run is complete that leaves nothing.
+
+Files that cannot be what their names say: empty, cut off, or of another kind.
+
+Only what nobody could use is refused; what is merely odd is noted.
+
+Rule R17: what a worker answers with holds a confidence, and the fields that were asked for.
+
+The answer is an object under the worker's own name, or just that object.
+
+How alike two texts are, by a fingerprint of 64 bits.
+
+Two texts share about half of the bits by chance, and nearly all when one is the other with a few
+words changed. Pure, and the same on every machine: no hash of Python's own is in it.
+
+Rule R35: repairs that change nothing any more are stopped.
+
+A repair is held against the attempt before it. Where the two are all but the same, another one
+would be paid for nothing, and the subtask has failed.
+"""
+
+import csv
+import hashlib
+import io
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from kept.core.artifact import is_safe_path
+from kept.core.text import grams, words_of
+from kept.orchestrator.checks.base import CheckResult, Passed, Rejected, Submission
+from kept.orchestrator.checks.text import flaw, suffix_of, text_of, told
+from kept.orchestrator.record import Finding, Subtask
+
+_PLACE = re.compile(r"(?:\b_?(?:output|workspace)(?:_dir)?/)+")
+_NAME = r"[\w][\w.\-/]*\.[A-Za-z][A-Za-z0-9]{0,4}"
+_PATH = re.compile(rf"(?<![\w/.:@-])(?:`|'|\")?((?:_?(?:output|workspace)(?:_dir)?/)?{_NAME})\b")
+_MAKES = re.compile(
+    r"\b(create|generate|produce|write|render|build|compile|save|export|erzeuge|kompiliere)\w*\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+_ENDING = re.compile(r"(?<![\w.])\.([a-z][a-z0-9]{1,4})\b|\b[\w-]+\.([a-z][a-z0-9]{1,4})\b")
+KINDS = {
+    "csv": (".csv",),
+    "docx": (".docx",),
+    "html": (".html", ".htm"),
+    "json": (".json",),
+    "latex": (".tex",),
+    "markdown": (".md", ".markdown"),
+    "md": (".md", ".markdown"),
+    "pdf": (".pdf",),
+    "png": (".png",),
+    "pptx": (".pptx",),
+    "svg": (".svg",),
+    "xlsx": (".xlsx",),
+    "yaml": (".yaml", ".yml"),
+}
+"""Words of a task that mean a kind of file, and how the names of such files end."""
+
+_KNOWN = """
+md markdown txt rst tex html htm css js mjs ts py ipynb sh json jsonl yaml yml toml ini cfg csv tsv
+xml svg png jpg jpeg gif webp pdf docx xlsx pptx zip sql c h cpp java go rs rb php r jl bib log
+"""
+ENDINGS = frozenset(_KNOWN.split())
+"""Ends of names that files have; `e.g` and `3.5` are none of them."""
+
+
+def required_outputs(plan: Sequence[Subtask], task: str, inputs: Iterable[str]) -> tuple[str, ...]:
+    """The paths that must be there: named by the plan, else by its words, else by the task's."""
+    declared = [path for part in plan for path in part.required_outputs]
+    if declared:
+        # what a plan names is owed, also where the run was given an earlier version of it
+        inputs = ()
+    else:
+        words = [text for part in plan for text in (*part.success_criteria, part.description)]
+        declared = list(_named(words))
+    if not declared:
+        declared = list(_named([task]))
+    given = set(inputs) | {path.rpartition("/")[2] for path in inputs}
+    paths = dict.fromkeys(below_output(path) for path in declared)
+    return tuple(path for path in paths if path not in given and is_safe_path(path))
+
+
+def below_output(path: str) -> str:
+    """A path as it stands in the output folder, however the plan spells that folder."""
+    return _PLACE.sub("", path.strip().removeprefix("./"))
+
+
+def _named(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        for found in _PATH.finditer(_to_be_made(text)):
+            if found[1].rpartition(".")[2].lower() in ENDINGS:
+                yield found[1]
+
+
+def _to_be_made(text: str) -> str:
+    """Of each sentence, what follows a word for making something."""
+    made: list[str] = []
+    for sentence in _SENTENCE.split(text):
+        verb = _MAKES.search(sentence)
+        if verb is not None:
+            made.append(sentence[verb.end() :])
+    return "\n".join(made)
+
+
+def wanted_endings(task: str, inputs: Iterable[str] = ()) -> tuple[tuple[str, ...], ...]:
+    """Kinds of files that a task asks for, each with the ends of names that would do."""
+    made = _to_be_made(task)
+    for path in inputs:
+        made = made.replace(path, "").replace(path.rpartition("/")[2], "")
+    kinds: dict[tuple[str, ...], None] = {}
+    for word in re.findall(r"[A-Za-z]+", made):
+        # `a JSON file`, and not the `json` of a sentence about something else
+        if word.lower() in KINDS and (word.isupper() or word.lower() in ("markdown", "latex")):
+            kinds[KINDS[word.lower()]] = None
+    for found in _ENDING.finditer(made):
+        end = (found[1] or found[2]).lower()
+        if end in ENDINGS:
+            kinds[KINDS.get(end, (f".{end}",))] = None
+    return tuple(kinds)
+
+
+def owed(submission: Submission) -> tuple[str, ...]:
+    """The paths that a submission must have."""
+    return required_outputs(submission.plan, submission.task, submission.inputs)
+
+
+def deliverable_presence(submission: Submission) -> CheckResult:
+    """Every file that was named is there and holds something; and there is at least one."""
+    paths, files = owed(submission), submission.files
+    missing = [
+        flaw(path, "is empty" if path in files else "is not in the output folder", "missing")
+        for path in paths
+        if not files.get(path)
+    ]
+    if missing:
+        words = "; ".join(map(told, missing))
+        return Rejected(reason=f"deliverables are missing: {words}", findings=tuple(missing))
+    if any(files.values()):
+        return Passed()
+    if not paths and wanted_endings(submission.task, submission.inputs):
+        reason = (
+            "the task asks for a file and the plan names none: list it in `required_outputs` of"
+            " a subtask, and have a worker write it to the output folder"
+        )
+        return Rejected(reason=reason)
+    reason = "there is no deliverable: have a worker write the result to the output folder"
+    return Rejected(reason=reason)
+
+
+def deliverable(submission: Submission) -> CheckResult:
+    """A file of every kind that the task asks for, and something in it."""
+    held = {suffix_of(path) for path, data in submission.files.items() if data}
+    lacking = [
+        ends
+        for ends in wanted_endings(submission.task, submission.inputs)
+        if not held.intersection(ends)
+    ]
+    if not lacking:
+        return Passed()
+    names = ", ".join(f"`{ends[0]}`" for ends in lacking)
+    return Rejected(reason=f"the task asks for a file of this kind and there is none: {names}")
+
+
+LEAST_PICTURE = 500
+"""Bytes below which a picture shows nothing."""
+
+LEAST_SIDE = 10
+"""Pixels below which it shows nothing either."""
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+BEGINNINGS = {
+    ".png": (_PNG,),
+    ".jpg": (b"\xff\xd8\xff",),
+    ".jpeg": (b"\xff\xd8\xff",),
+    ".gif": (b"GIF87a", b"GIF89a"),
+    ".pdf": (b"%PDF-",),
+    ".docx": (b"PK\x03\x04",),
+    ".xlsx": (b"PK\x03\x04",),
+    ".pptx": (b"PK\x03\x04",),
+    ".zip": (b"PK\x03\x04", b"PK\x05\x06"),
+}
+"""What files of a kind begin with."""
+
+_EMPTY_IS_FINE = ("__init__.py", ".gitkeep", ".nojekyll", "py.typed")
+
+
+def file(submission: Submission) -> CheckResult:
+    """No file that is broken."""
+    declared = set(owed(submission))
+    broken: list[Finding] = []
+    notes: list[Finding] = []
+    for path in sorted(submission.files):
+        for found in _faults(path, submission.files[path]):
+            # an empty file that nobody asked for harms nobody
+            idle = found.rule == "empty" and path not in declared and len(declared) > 0
+            (notes if idle else broken).append(found)
+    if not broken:
+        return Passed(notes=tuple(notes))
+    words = "; ".join(map(told, broken))
+    return Rejected(reason=f"files are broken: {words}", findings=tuple(broken))
+
+
+def _faults(path: str, data: bytes) -> Iterator[Finding]:
+    if not data:
+        if path.rpartition("/")[2] not in _EMPTY_IS_FINE:
+            yield flaw(path, "is empty", "empty")
+        return
+    kind = suffix_of(path)
+    beginnings = BEGINNINGS.get(kind)
+    if beginnings and not data.startswith(beginnings):
+        yield flaw(path, f"is no {kind.removeprefix('.').upper()} file", "kind")
+    elif kind == ".png":
+        yield from _picture(path, data)
+    elif kind in (".csv", ".tsv"):
+        yield from _table(path, data)
+
+
+def _picture(path: str, data: bytes) -> Iterator[Finding]:
+    if len(data) < 24 or b"IEND" not in data[-16:]:
+        yield flaw(path, "is cut off", "cut")
+        return
+    width, height = struct.unpack(">II", data[16:24])
+    if width < LEAST_SIDE or height < LEAST_SIDE:
+        yield flaw(path, f"is {width} by {height} pixels", "small")
+    elif len(data) < LEAST_PICTURE:
+        yield flaw(path, f"has {len(data)} bytes: there is nothing to see on it", "small")
+
+
+def _table(path: str, data: bytes) -> Iterator[Finding]:
+    text = text_of(path, data)
+    if text is None:
+        yield flaw(path, "is called a table and is no text", "kind")
+        return
+    try:
+        rows = sum(any(row) for row in csv.reader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        yield flaw(path, f"cannot be read as a table: {error}", "rows")
+        return
+    if rows < 2:
+        yield flaw(path, "has no rows below its heading", "rows")
+
+
+def contract_problems(
+    name: str, answer: Mapping[str, Any], required: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Everything that an answer lacks; nothing where it keeps the contract."""
+    return tuple(_problems(name, answer, required))
+
+
+def _problems(name: str, answer: Mapping[str, Any], required: Sequence[str]) -> Iterator[str]:
+    inner: object = answer.get(name, answer)
+    if not isinstance(inner, Mapping):
+        yield f"`{name}` holds {_kind(inner)}, not an object"
+        return
+    fields = cast("Mapping[str, Any]", inner)
+    confidence: object = fields.get("confidence")
+    if confidence is None:
+        yield "there is no `confidence`"
+    elif isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        yield f"`confidence` is {_kind(confidence)}, not a number"
+    elif not 0 <= confidence <= 1:
+        yield f"`confidence` is {confidence:g}, outside 0 to 1"
+    for field in required:
+        if fields.get(field) in (None, "", [], {}):
+            yield f"`{field}` is {'empty' if field in fields else 'missing'}"
+
+
+def _kind(value: object) -> str:
+    names = {"str": "a text", "list": "a list", "bool": "true or false", "NoneType": "nothing"}
+    return names.get(type(value).__name__, "a number")
+
+
+BITS = 64
+
+_LANE_BITS = 32
+"""Of one counter; several counters stand side by side in one integer."""
+
+_LANES = tuple(sum((byte >> n & 1) << n * _LANE_BITS for n in range(8)) for byte in range(256))
+"""The bits of a byte, each in a counter of its own: eight of them are added up at once."""
+
+
+def fingerprint(text: str) -> int:
+    """The fingerprint of a text: of its words two by two, so that their order counts."""
+    features = Counter(_features(words_of(text)))
+    ones = [0] * (BITS // 8)
+    for feature, times in features.items():
+        digest = hashlib.blake2b(feature.encode(), digest_size=BITS // 8).digest()
+        for place, byte in enumerate(digest):
+            ones[place] += _LANES[byte] * times
+    half, lane = features.total() // 2, (1 << _LANE_BITS) - 1
+    return sum(1 << n for n in range(BITS) if ones[-1 - n // 8] >> n % 8 * _LANE_BITS & lane > half)
+
+
+def _features(words: Sequence[str]) -> Iterator[str]:
+    if len(words) < 2:
+        yield from words
+    yield from map(" ".join, grams(words, 2))
+
+
+def likeness(one: int, two: int) -> float:
+    """The share of bits that two fingerprints have in common."""
+    return 1 - (one ^ two).bit_count() / BITS
+
+
+def alike(one: str, two: str) -> float:
+    """The same of two texts; equal texts are 1, also where they have no words."""
+    return 1.0 if one == two else likeness(fingerprint(one), fingerprint(two))
+
+
+SAME = 0.95
+"""Likeness of two attempts in a row from which on the repairs have come to rest."""
+
+FIXPOINT = "repair_fixpoint_detected"
+"""What a subtask says that failed by it."""
+
+
+class Fixpoint(NamedTuple):
+    """Where repairs came to rest."""
+
+    likeness: float
+    attempt: int
+    """Which one said what the one before it had said; the first is 1."""
+
+
+def fixpoint(attempts: Sequence[str]) -> Fixpoint | None:
+    """Where the latest two attempts are the same; None while repairs still move."""
+    if len(attempts) < 2:
+        return None
+    found = alike(attempts[-2], attempts[-1])
+    return Fixpoint(found, len(attempts)) if found >= SAME else None

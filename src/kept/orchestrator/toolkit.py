@@ -1,0 +1,250 @@
+"""What an agent run is done with: models, tools, checks, limits. Filled by a recipe.
+
+What a subtask is to be done with, told before anybody is sent (R31).
+
+What is run before anybody is asked: phases without any model (R33), each of them once.
+
+What the models of an agent run are told: three prompts, and six texts that can be improved.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, cast
+
+from kept.core.ports import Clock, Model, Scope, Tool
+from kept.core.rollout import FREE, Failure, Usage
+from kept.evaluators.tools.files import SharedFiles, changes_between
+from kept.models.prompts import ARTIFACTS, RunPrompt, filled, prompt
+from kept.orchestrator.budget import PHASE_FAILED, PHASE_PARTIAL, Metered
+from kept.orchestrator.checks.base import Check, Runs
+from kept.orchestrator.checks.execution import DeterministicPhase, PhaseEnd, RunsOn, run_phase
+from kept.orchestrator.events import Moment, Story, phase_line
+from kept.orchestrator.record import Delegation, How, Limits, Models, Need, Phased, Subtask
+
+Texts = Mapping[str, str]
+"""Prompts and artifacts of a run, by name."""
+
+ToolsFor = Callable[[SharedFiles, Mapping[str, str]], Sequence[Tool]]
+"""The tools for some files, told of by these texts."""
+
+
+def _nobody(line: str) -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """What one worker is sent to do."""
+
+    delegation: Delegation
+    subtask: Subtask | None
+    files: SharedFiles
+    texts: Texts
+    before: str
+    """What others brought that it builds on, in words; empty for nothing."""
+    held: Mapping[str, int]
+    """Bytes of each file when the workers of its turn were sent: not what others write meanwhile,
+    or what it is told would be a matter of timing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """What a worker brought back, or why it brought nothing."""
+
+    result: Mapping[str, object] | None = None
+    confidence: float | None = None
+    failure: Failure | None = None
+    """Of its own; one of infrastructure ends the run instead."""
+    written: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    """Files as it left them; None for what it removed."""
+    story: str = ""
+    """What it did, in short, for its critic."""
+    lost: int = 0
+    """Errands that were cut off and ran again."""
+
+
+class Works(Protocol):
+    """One way of having a subtask done: a model with tools, an agent CLI."""
+
+    async def __call__(self, errand: Errand, scope: Metered) -> Worked | Failure:
+        """Do it once; a `Failure` is one of infrastructure."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """All that a run needs besides its task."""
+
+    models: Models
+    manager: Model
+    critic: Model
+    works: Works
+    tools: ToolsFor
+    checks: tuple[Check, ...]
+    beside: Callable[[Mapping[str, bytes]], Runs]
+    """Runs commands in a copy of the deliverables."""
+    limits: Limits
+    clock: Clock
+    prompts: Mapping[str, str]
+    """Of manager, worker and critic."""
+    phases: tuple[DeterministicPhase, ...] = ()
+    """What is run before anybody is asked (R33)."""
+    runs_on: RunsOn | None = None
+    """Runs those; None where there are none."""
+    raised: Limits | None = None
+    """What a run that a limit has ended may go on with; None where it is over."""
+    says_tools: bool = False
+    """Whether plans have to say what each subtask is done with (R31)."""
+    room: int | None = None
+    """Tokens that a request to the manager or the critic may have; None if unknown."""
+    say: Callable[[str], None] = _nobody
+    """Told what happens as it does, a line each: for people, and journalled elsewhere."""
+
+
+RULE = """\
+Every subtask says what it is done with: in `tools`, names of the tools that there are, or in
+`tool_manifest`, a list of objects with `capability` (what has to be possible) and
+`reuse_or_generate`: `reuse` with `tool` or `pattern_id`, `synthesize` with `archetype_id` and
+`recipe_params`, `generate` with `assumptions` (a list). A plan without that is not taken."""
+"""For a manager whose plans must."""
+
+_WITH: Mapping[How, tuple[tuple[str, ...], ...]] = {
+    "reuse": (("tool", "pattern_id"),),
+    "synthesize": (("archetype_id",), ("recipe_params",)),
+    "generate": (("assumptions",),),
+}
+"""What goes with each way, one name of each group."""
+
+
+def needs_of(rows: Sequence[object]) -> tuple[Need, ...]:
+    """The rows of a manifest that say something."""
+    return tuple(_need(row) for row in map(_row, rows) if not any(_faults(row)))
+
+
+def manifest_faults(
+    subtask: str, rows: Sequence[object], named: Sequence[str], tools: Sequence[str]
+) -> Iterator[str]:
+    """All that is wrong with what one subtask says it is done with."""
+    there = ", ".join(tools)
+    if not rows and not named:
+        yield f"subtask `{subtask}` does not say what it is done with: `tools` (of {there})"
+    for number, row in enumerate(map(_row, rows), 1):
+        at = f"row {number} of the `tool_manifest` of subtask `{subtask}`"
+        yield from (f"{at} {fault}" for fault in _faults(row))
+        tool = row.get("tool")
+        if isinstance(tool, str) and tool_name(tool) not in tools:
+            yield f"{at} names the tool `{tool}`; there is {there}"
+
+
+def tool_name(name: str) -> str:
+    """As providers take it: the original has dots in its names, and one for all of arithmetic."""
+    plain = name.strip().replace(".", "_")
+    return "arithmetic" if plain.startswith("arithmetic") else plain
+
+
+def _row(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _faults(row: Mapping[str, Any]) -> Iterator[str]:
+    if not str(row.get("capability") or "").strip():
+        yield "has no `capability`"
+    how = row.get("reuse_or_generate")
+    if how not in _WITH:
+        yield f"has `reuse_or_generate` {how!r}, which is one of {', '.join(_WITH)}"
+        return
+    for names in _WITH[cast("How", how)]:
+        if not any(name in row for name in names):
+            yield f"is to {how} and has no {' or '.join(f'`{name}`' for name in names)}"
+
+
+def _need(row: Mapping[str, Any]) -> Need:
+    given = row.get("assumptions")
+    assumed = cast("list[object]", given) if isinstance(given, list) else []
+    of = row.get("tool") or row.get("pattern_id") or row.get("archetype_id") or ""
+    return Need(
+        capability=str(row["capability"]).strip(),
+        how=row["reuse_or_generate"],
+        of=str(of),
+        assumptions=tuple(str(one) for one in assumed),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What one phase came to, as it is journalled: a resume does not run it again."""
+
+    phased: Phased
+    changes: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    usage: Usage = FREE
+
+
+async def run_phases(kit: Kit, files: SharedFiles, scope: Scope, story: Story) -> str | Failure:
+    """Why the run ends with them; nothing where it goes on. A `Failure` is of infrastructure."""
+    if kit.runs_on is None:
+        return ""
+    for phase in kit.phases:
+        left = await _once(phase, kit.runs_on, files, scope.branch(phase.name))
+        if isinstance(left, Failure):
+            return left
+        files.apply(left.changes, files.stamp())
+        came = left.phased
+        kit.say(phase_line(came))
+        await story.tell(partial(Moment, phased=came))
+        if came.status != "complete":
+            kind = PHASE_FAILED if came.status == "failed" else PHASE_PARTIAL
+            return f"{kind}: {came.name}: {came.reason}"
+    return ""
+
+
+async def _once(
+    phase: DeterministicPhase, run: RunsOn, files: SharedFiles, scope: Scope
+) -> _Left | Failure:
+    async def do() -> _Left | Failure:
+        end = await run_phase(phase, files.all(), run)
+        return end if isinstance(end, Failure) else _left(phase.name, end, files)
+
+    return await scope.call({"phase": phase.name, "command": phase.command}, _Left, do, 0.0)
+
+
+def _left(name: str, end: PhaseEnd, files: SharedFiles) -> _Left:
+    changes = changes_between(files.all(), end.files)
+    if why := files.refusal(changes):
+        return _Left(Phased(name=name, status="failed", reason=why))
+    phased = Phased(name=name, status=end.status, reason=end.reason, written=tuple(sorted(changes)))
+    return _Left(phased, changes)
+
+
+ROLES: tuple[RunPrompt, ...] = ("manager", "worker", "critic")
+
+_SECTION = re.compile(
+    r"^##[ \t]+`?([\w.-]+)`?[ \t]*\n(.*?)(?=^##[ \t]|\Z)", re.MULTILINE | re.DOTALL
+)
+
+
+def own_artifacts() -> dict[str, str]:
+    """Kept's own."""
+    return {name: prompt(name) for name in ARTIFACTS}
+
+
+def own_prompts() -> dict[str, str]:
+    """Kept's own."""
+    return {name: prompt(name) for name in ROLES}
+
+
+def tool_texts(text: str) -> dict[str, str]:
+    """What workers are told of each tool, by its name: a section of Markdown each."""
+    found = _SECTION.findall(text)
+    return {name.replace(".", "_"): " ".join(body.split()) for name, body in found if body.strip()}
+
+
+def joined(*parts: str) -> str:
+    """Texts one after another, those that are there."""
+    return "\n\n".join(part.strip() for part in parts if part.strip())
+
+
+def place(text: str, values: Mapping[str, str]) -> str:
+    """A text with what its placeholders hold."""
+    return filled(text, values)

@@ -1,0 +1,500 @@
+"""Workers side by side, in a resume: what they did before comes first, then anything new.
+
+Each hears from the journal what it has done, and makes its changes of the shared files again. A
+tool that is used anew before the others are so far would see files that lack their changes, and
+its own change would count as older than theirs. So who has heard all waits for the others, also
+for those whom a manager sends that stands in the place of one of them.
+
+A worker's last word, read and held to its contract (R17).
+
+A run that is asked to stop: what was sent may be answered, and nothing more is sent.
+
+Workers of one turn: sent side by side, each in a branch and with a share of its own.
+
+A model with tools as worker: it uses them until it answers, and its answer is held to R17.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
+
+from kept.core.llm import Message, ModelRequest, ToolAnswer, ToolOffer
+from kept.core.ports import Model, Priced, Scope, Tool
+from kept.core.rollout import FREE, Failure, TraceItem, Usage
+from kept.core.text import one_line
+from kept.engine.user_code import ungrouped
+from kept.evaluators.tools.files import SharedFiles
+from kept.models.structured_output import ReplyRules, Unfit, fit
+from kept.models.tool_loop import Agent
+from kept.orchestrator.budget import Account, Ledger, Metered
+from kept.orchestrator.checks.files import contract_problems
+from kept.orchestrator.completion import criticise
+from kept.orchestrator.events import worker_lines
+from kept.orchestrator.record import Delegation, Need
+from kept.orchestrator.state import Course
+from kept.orchestrator.toolkit import (
+    Errand,
+    Kit,
+    Texts,
+    ToolsFor,
+    Worked,
+    joined,
+    place,
+    tool_texts,
+)
+
+R = TypeVar("R", bound=Priced)
+
+
+class CatchingUp:
+    """The workers of one turn, of whom so many may do something new at a time."""
+
+    def __init__(self, workers: int, side_by_side: int, above: "Following | None" = None) -> None:
+        self.above = above
+        """Who sent them, where that is somebody of another turn."""
+        self.places = asyncio.Semaphore(side_by_side)
+        self._behind = workers
+        self._waits = False
+        self._all: asyncio.Event = above.turn.everybody if above else asyncio.Event()
+
+    @property
+    def everybody(self) -> asyncio.Event:
+        """Set when nobody has anything left to hear, of this turn and of those above it."""
+        return self._all
+
+    def one_has(self, *, waits: bool) -> None:
+        """One more has heard all there is, and waits for the others, or has ended."""
+        self._behind -= 1
+        self._waits = self._waits or waits
+        if self._behind:
+            return
+        if self.above is None:
+            self._all.set()
+        elif self._waits:
+            # who sent them hears nothing before they have answered; if none waits, it goes on
+            self.above.has_heard(waits=True)
+
+
+@dataclass(slots=True)
+class Following:
+    """One of them."""
+
+    turn: CatchingUp
+    live: bool = False
+    """Whether it may do something new."""
+    _heard: bool = False
+    _first: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def go_live(self) -> None:
+        """Wait until all have heard what there is, and then for a place."""
+        async with self._first:
+            if self.live:
+                return
+            self.has_heard(waits=True)
+            # who comes last finds nobody to wait for, and is not to be served first for that
+            await asyncio.sleep(0)
+            await self.turn.everybody.wait()
+            if self.turn.above is not None:
+                await self.turn.above.go_live()
+            await self.turn.places.acquire()
+            self.live = True
+
+    def ended(self) -> None:
+        """It has done all that it will."""
+        self.has_heard(waits=False)
+        if self.live:
+            self.turn.places.release()
+
+    def has_heard(self, *, waits: bool) -> None:
+        """It has heard all there is; said once."""
+        if not self._heard:
+            self._heard = True
+            self.turn.one_has(waits=waits)
+
+
+class _NewError(Exception):
+    """The journal does not hold it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """The scope of one worker; implements `kept.core.ports.Scope`."""
+
+    scope: Scope
+    worker: Following
+
+    async def call(
+        self,
+        request: object,
+        reply: type[R],
+        do: Callable[[], Awaitable[R | Failure]],
+        worst_usd: float | None = None,
+    ) -> R | Failure:
+        """The journalled reply, or a new one as soon as it may be had."""
+
+        async def if_live() -> R | Failure:
+            if not self.worker.live:
+                raise _NewError
+            return await do()
+
+        try:
+            return await self.scope.call(request, reply, if_live, worst_usd)
+        except _NewError:
+            # not inside of the call: money would be set aside meanwhile that others wait for
+            await self.worker.go_live()
+        return await self.scope.call(request, reply, do, worst_usd)
+
+    def branch(self, name: str) -> "CatchUp":
+        """The same below."""
+        return CatchUp(self.scope.branch(name), self.worker)
+
+
+def turn_of(scope: Scope, workers: int, side_by_side: int) -> tuple[CatchingUp, Scope]:
+    """The workers that are sent from a scope, and the scope that theirs are below."""
+    if isinstance(scope, CatchUp):
+        return CatchingUp(workers, side_by_side, scope.worker), scope.scope
+    return CatchingUp(workers, side_by_side), scope
+
+
+class Broken(ValueError):
+    """An answer that is not what was agreed; says what is wrong, for the worker."""
+
+
+def result_of(text: str, name: str, required: Sequence[str]) -> Mapping[str, object]:
+    """What a worker reports under its name; raises `Broken`."""
+    try:
+        found: dict[str, Any] = json.loads(fit(text, {"type": "object"}))
+    except Unfit as error:
+        raise Broken(f"the answer is not one JSON object: {error}") from error
+    if problems := contract_problems(name, found, required):
+        raise Broken(f"the answer of `{name}` is not as agreed: {'; '.join(problems)}")
+    return cast("Mapping[str, object]", found.get(name, found))
+
+
+def confidence_of(result: Mapping[str, object]) -> float:
+    """How sure the worker is."""
+    return float(cast("float", result["confidence"]))
+
+
+class Stop:
+    """Whether somebody asked; called by whoever does, from the thread of the run."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.live = False
+        """Whether anything new was asked for: before, a resume only hears what was said."""
+
+    def __call__(self) -> None:
+        """Ask."""
+        self.asked = True
+
+
+@dataclass(frozen=True, slots=True)
+class Stoppable:
+    """A scope that makes no new call once a stop was asked for; implements `Scope`."""
+
+    scope: Scope
+    stop: Stop
+
+    async def call(
+        self,
+        request: object,
+        reply: type[R],
+        do: Callable[[], Awaitable[R | Failure]],
+        worst_usd: float | None = None,
+    ) -> R | Failure:
+        """The journalled reply, or a new one; cancels where there would have to be a new one."""
+
+        async def unless_stopped() -> R | Failure:
+            if self.stop.asked:
+                raise asyncio.CancelledError
+            self.stop.live = True
+            return await do()
+
+        return await self.scope.call(request, reply, unless_stopped, worst_usd)
+
+    def branch(self, name: str) -> "Stoppable":
+        """The same below."""
+        return Stoppable(self.scope.branch(name), self.stop)
+
+
+Manages = Callable[[Errand, Scope, Account], Awaitable[Worked | Failure]]
+"""Has a subtask done by a manager of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """When the work of a manager in the place of a worker joined that of the others."""
+
+    stamp: int
+    refused: str = ""
+    """Why it could not; empty where it did."""
+    usage: Usage = FREE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """Who workers are, and what they share."""
+
+    kit: Kit
+    texts: Texts
+    files: SharedFiles
+    ledger: Ledger
+    manages: Manages
+
+    async def send(
+        self, wanted: Sequence[Delegation], course: Course, scope: Scope, managed: frozenset[str]
+    ) -> tuple[Delegation, ...] | Failure:
+        """What came of each; a `Failure` is one of infrastructure, and none of theirs."""
+        held = {path: len(data) for path, data in self.files.all().items()}
+        errands = [
+            Errand(
+                delegation=one,
+                subtask=(subtask := course.subtask(one.subtask_id)),
+                # who manages others works in a copy: what it is told must not depend on neighbours
+                files=self.files.copy() if one.worker_id in managed else self.files,
+                texts=self.texts,
+                before=course.before(subtask),
+                held=held,
+            )
+            for one in wanted
+        ]
+        # before the rest is shared out among those of them who send others
+        self.ledger.workers += len(wanted)
+        accounts = self.ledger.open(len(wanted))
+        side_by_side = self.kit.limits.parallel_workers
+        turn, scope = turn_of(scope, len(wanted), side_by_side)
+        started = (
+            self._in_turn(turn, errand, scope.branch(errand.delegation.worker_id), account, managed)
+            for errand, account in zip(errands, accounts, strict=True)
+        )
+        with ungrouped():
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one) for one in started]
+        found = [task.result() for task in tasks]
+        failed = [one for one in found if isinstance(one, Failure)]
+        if failed:
+            return failed[0]
+        self.ledger.settle(accounts, side_by_side)
+        return tuple(one for one in found if not isinstance(one, Failure))
+
+    async def _in_turn(
+        self,
+        turn: CatchingUp,
+        errand: Errand,
+        scope: Scope,
+        account: Account,
+        managed: frozenset[str],
+    ) -> Delegation | Failure:
+        worker = Following(turn)
+        try:
+            return await self._one(errand, CatchUp(scope, worker), account, managed)
+        finally:
+            worker.ended()
+
+    async def _merged(self, worked: Worked, scope: Scope) -> Worked:
+        """What was changed in a copy, changed in the files that all share."""
+        changes = worked.written
+
+        async def do() -> Merged:
+            return Merged(self.files.stamp(), self.files.refusal(changes) or "")
+
+        merged = await scope.call({"merged": sorted(changes)}, Merged, do, 0.0)
+        assert isinstance(merged, Merged), "to take a number does not fail"
+        if merged.refused:
+            failure = Failure("limit", "candidate", merged.refused)
+            return Worked(failure=failure, story=worked.story)
+        self.files.apply(changes, merged.stamp)
+        return worked
+
+    async def _one(
+        self, errand: Errand, scope: Scope, account: Account, managed: frozenset[str]
+    ) -> Delegation | Failure:
+        wanted, metered = errand.delegation, Metered(scope, account)
+        if wanted.worker_id in managed:
+            worked = await self.manages(errand, scope.branch("manages"), account)
+            if not isinstance(worked, Failure):
+                worked = await self._merged(worked, scope.branch("merged"))
+        else:
+            worked = await self.kit.works(errand, metered.branch("works"))
+        if isinstance(worked, Failure):
+            return worked
+        done = replace(
+            wanted,
+            result=worked.result,
+            confidence=worked.confidence,
+            failure=worked.failure,
+            written=tuple(sorted(worked.written)),
+            lost=worked.lost,
+        )
+        if worked.result is not None:
+            said = await criticise(self.kit, errand, worked, metered.branch("critic"))
+            if isinstance(said, Failure) and said.blame == "infrastructure":
+                return said
+            if isinstance(said, Failure):
+                done = replace(done, critique_failure=said)
+            else:
+                done = replace(done, critique=said)
+        done = replace(
+            done,
+            tool_calls=account.tools_used,
+            usage=account.used,
+            seconds=round(account.seconds, 3),
+        )
+        for line in worker_lines(done):
+            self.kit.say(line)
+        return done
+
+
+ROUNDS = 15
+"""Replies of a worker, after which it is taken to go round in circles."""
+
+_USED_UP = "there are no tool calls left: answer now, with what you have"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatWorker:
+    """Implements `Works` with a model."""
+
+    model: Model
+    tools: ToolsFor
+
+    async def __call__(self, errand: Errand, scope: Metered) -> Worked | Failure:
+        """Talk until there is an answer that keeps the contract, or there will be none."""
+        desk = _Desk(scope.account)
+        agent = self._agent(errand, desk)
+        name, required = errand.delegation.worker_id, errand.delegation.required_fields
+        messages = (*agent.told, Message("user", told(errand)))
+        trace: tuple[TraceItem, ...] = ()
+        broken = ""
+        for n in range(2):
+            said = await agent.say(messages, scope.branch(f"say-{n}"), 0)
+            if isinstance(said, Failure) and said.blame == "infrastructure":
+                return said
+            if isinstance(said, Failure):
+                return desk.ended(said, trace)
+            trace += said.trace
+            if said.failure is not None:
+                return desk.ended(said.failure, trace)
+            try:
+                result = result_of(said.text, name, required)
+            except Broken as error:
+                broken = str(error)
+                again = f"{broken}. Answer again, with the one JSON object only."
+                messages = (*said.messages, Message("user", again))
+                continue
+            return Worked(
+                result=result,
+                confidence=confidence_of(result),
+                written=desk.written,
+                story=_story(trace),
+            )
+        failure = Failure("parse", "candidate", f"the output contract was broken twice: {broken}")
+        return desk.ended(failure, trace)
+
+    def _agent(self, errand: Errand, desk: "_Desk") -> Agent:
+        texts, wanted = errand.texts, errand.delegation
+        offered = self.tools(errand.files, tool_texts(texts["tool_description_templates"]))
+        allowed = wanted.tools_allowed or tuple(tool.offer.name for tool in offered)
+        tools = [_InTurn(tool, desk) for tool in offered if tool.offer.name in allowed]
+        system = joined(
+            place(texts["worker"], {"name": wanted.worker_id}), texts["worker_pitfalls"]
+        )
+        request = ModelRequest(
+            (Message("system", system),),
+            temperature=wanted.temperature,
+            max_tokens=desk.account.longest_reply,
+        )
+        rules = ReplyRules(usable=lambda text: _keeps_contract(text, wanted))
+        return Agent(self.model, request, tools, ROUNDS, rules)
+
+
+def _keeps_contract(text: str, wanted: Delegation) -> bool:
+    try:
+        result_of(text, wanted.worker_id, wanted.required_fields)
+    except Broken:
+        return False
+    return True
+
+
+@dataclass(slots=True)
+class _Desk:
+    """Where one worker's uses of tools come together."""
+
+    account: Account
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    written: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    """Files as the worker left them."""
+
+    def ended(self, failure: Failure, trace: tuple[TraceItem, ...]) -> Worked:
+        """A worker that came to nothing."""
+        return Worked(failure=failure, written=self.written, story=_story(trace))
+
+
+@dataclass(frozen=True, slots=True)
+class _InTurn:
+    """A tool whose uses by one worker come one after another, and are counted."""
+
+    tool: Tool
+    desk: _Desk
+
+    @property
+    def offer(self) -> ToolOffer:
+        """What a model is told of it."""
+        return self.tool.offer
+
+    async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
+        """Use it, where that is still allowed."""
+        # a model that wants a file written and then read expects that order
+        async with self.desk.turn:
+            if not self.desk.account.use_tool():
+                return ToolAnswer(_USED_UP, wrong=True)
+            answer = await self.tool.use(arguments, scope)
+        if isinstance(answer, ToolAnswer):
+            self.desk.written.update(answer.changes)
+        return answer
+
+
+def told(errand: Errand) -> str:
+    """What a worker is told of its subtask."""
+    subtask, wanted = errand.subtask, errand.delegation
+    parts = [f"Your name: {wanted.worker_id}"]
+    if subtask is not None:
+        parts.append(f"Your subtask `{subtask.id}`: {subtask.description}")
+        parts += ["It is done when:\n" + _listed(subtask.success_criteria)] * bool(
+            subtask.success_criteria
+        )
+        files = [f"output/{path}" for path in subtask.required_outputs]
+        parts += ["It must leave these files:\n" + _listed(files)] * bool(files)
+        means = [*subtask.tools, *map(_means, subtask.needs)]
+        parts += ["The plan has it done with:\n" + _listed(means)] * bool(means)
+    parts.append(f"Instructions:\n{wanted.instructions}")
+    parts += [f"What others brought already:\n{errand.before}"] * bool(errand.before)
+    names = [f"{path} ({size} bytes)" for path, size in errand.held.items()]
+    shown = names[:200] + ([f"[{len(names) - 200} more]"] if len(names) > 200 else [])
+    parts.append("The workspace holds:\n" + (_listed(shown) if shown else "nothing so far"))
+    if wanted.required_fields or wanted.output_description:
+        fields = ", ".join(f"`{name}`" for name in (*wanted.required_fields, "confidence"))
+        parts.append(f"Under your name report {fields}. {wanted.output_description}".strip())
+    return "\n\n".join(parts)
+
+
+def _means(need: Need) -> str:
+    assumed = f", assuming {'; '.join(need.assumptions)}" if need.assumptions else ""
+    return f"{need.capability}: {need.how} {need.of}".rstrip() + assumed
+
+
+def _listed(lines: "tuple[str, ...] | list[str]") -> str:
+    return "\n".join(f"* {line}" for line in lines)
+
+
+def _story(trace: tuple[TraceItem, ...]) -> str:
+    """What a worker used and what came of it, a line each."""
+    lines: list[str] = []
+    for item in trace:
+        if item.role == "tool":
+            given = one_line(json.dumps(item.data.get("arguments", {}), ensure_ascii=False), 200)
+            lines.append(f"{item.data.get('name')} {given} -> {one_line(item.text, 200)}")
+    return "\n".join(lines)

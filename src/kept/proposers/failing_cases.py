@@ -1,0 +1,148 @@
+"""Train cases that went wrong, as a model that looks for the cause is shown them.
+
+Pure. Each is told whole: what was said and expected, which tools were used with what, what was
+answered, and what the metrics and graders say of it. Nothing else of a case is shown.
+
+What an outage took of a brief: with nothing to go by, a turn is lost, and comes again.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+from kept.core.case import Case
+from kept.core.llm import PASSED, Exchange, ToolUse, exchanges_of
+from kept.core.objective import Objective
+from kept.core.proposal import Brief
+from kept.core.rollout import FREE, Failure, TraceItem
+from kept.core.score import Outcome
+from kept.proposers.prompt_items import Item, as_text
+
+NOTHING = 1e-9
+"""A loss that is no further from the best is none: sums of thirds do not come out even."""
+
+
+class Row(NamedTuple):
+    """What came of a case."""
+
+    case: Case
+    outcome: Outcome
+    trace: tuple[TraceItem, ...]
+
+
+class Looked(NamedTuple):
+    """What there is to see of the train cases."""
+
+    failing: list[Row]
+    passing: list[Row]
+    missing: int
+    """Cases without an answer, by no fault of the candidate."""
+
+
+def look(brief: Brief) -> Looked:
+    """The train cases that a proposer was told of, in their own order."""
+    told: dict[str, tuple[Outcome, tuple[TraceItem, ...]]] = {}
+    for answer in brief.answers:
+        for pair, outcome in answer.outcomes.items():
+            # a later look is asked for where an earlier one had no failure to show
+            told[pair.case] = (outcome, answer.traces.get(pair, ()))
+    looked = Looked([], [], 0)
+    missing = 0
+    for case in brief.train:
+        outcome, trace = told.get(case.id, (None, ()))
+        if outcome is None or (outcome.failure and outcome.failure.blame != "candidate"):
+            missing += 1
+        elif is_failing(outcome, brief.objective):
+            looked.failing.append(Row(case, outcome, trace))
+        else:
+            looked.passing.append(Row(case, outcome, trace))
+    return looked._replace(missing=missing)
+
+
+def is_failing(outcome: Outcome, objective: Objective) -> bool:
+    """Whether a case went wrong: it did not pass, or where nobody says, something is lost."""
+    if outcome.failure is not None:
+        return outcome.failure.blame == "candidate"
+    if PASSED in outcome.metrics:
+        return outcome.metrics[PASSED] < 1.0
+    least = 0.0
+    if objective.bounds is not None:
+        least = min(objective.loss({objective.metric: end}) for end in objective.bounds)
+    return objective.loss(outcome.metrics) > least + NOTHING
+
+
+def failing_items(rows: Sequence[Row], most: int, seed: int) -> list[Item]:
+    """Some of the cases that went wrong, others for every seed.
+
+    The longest are the last, and so the first to be left out where room lacks: one that is very
+    long would else take the room of all others. One is shown at any rate.
+    """
+    drawn = random.Random(seed).sample(rows, min(most, len(rows)))
+    items = [Item("failing case", _title(row), told_of(row)) for row in drawn]
+    items.sort(key=lambda item: item.tokens)
+    if items:
+        first = items[0]
+        items[0] = Item(first.what, first.title, first.text, needed=True)
+    return items
+
+
+def _title(row: Row) -> str:
+    failure = row.outcome.failure
+    if failure is None:
+        return f"# Case `{row.case.id}` did not pass"
+    return f"# Case `{row.case.id}` failed: {failure.kind}"
+
+
+def told_of(row: Row) -> str:
+    """A case from beginning to end."""
+    return "\n".join(_lines(row))
+
+
+def turns_of(case: Case) -> Sequence[Mapping[str, Any]]:
+    """What a case says and expects, exchange by exchange."""
+    data: Any = case.data
+    if not isinstance(data, dict):
+        return ({"input": data},)
+    own = cast("dict[str, Any]", data)
+    return own.get("turns") or (own,)
+
+
+def _lines(row: Row) -> Iterator[str]:
+    exchanges, turns = exchanges_of(row.trace), turns_of(row.case)
+    for n, turn in enumerate(turns):
+        if len(turns) > 1:
+            yield f"--- turn {n + 1} of {len(turns)}"
+        yield from _turn(turn, exchanges[n] if n < len(exchanges) else None)
+    if not exchanges:
+        yield from (f"[{item.role}] {item.text}" for item in row.trace)
+    failure = row.outcome.failure
+    if failure is not None:
+        yield f"[ended by] {failure.kind}: {failure.message}"
+    for finding in row.outcome.findings:
+        yield f"[finding] {finding.text}"
+
+
+def _turn(turn: Mapping[str, Any], exchange: Exchange | None) -> Iterator[str]:
+    yield f"[input] {exchange.input if exchange else as_text(turn.get('input', ''))}"
+    if turn.get("ground_truth") is not None:
+        yield f"[expected answer] {as_text(turn['ground_truth'])}"
+    if turn.get("expected_tools") is not None:
+        yield f"[expected tools] {as_text(turn['expected_tools'])}"
+    if exchange is None:
+        return
+    yield from map(_use, exchange.uses)
+    yield f"[answer] {exchange.response}" if exchange.answered else "[answer] there was none"
+
+
+def _use(use: ToolUse) -> str:
+    call = f"{use.name}({as_text(dict(use.arguments))})"
+    wrong = " (the call was wrong)" if use.wrong else ""
+    return f"[tool call] {call}\n[tool result]{wrong} {use.result}"
+
+
+def outage_of(brief: Brief) -> Failure | None:
+    """Why nothing is known of a batch of which nothing is: what took the first of its rollouts."""
+    outcomes = [one for answer in brief.answers for one in answer.outcomes.values()]
+    found = (one.failure for one in outcomes if one.failure is not None)
+    return next((replace(one, usage=FREE) for one in found if one.blame == "infrastructure"), None)

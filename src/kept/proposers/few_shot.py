@@ -1,0 +1,290 @@
+"""Examples in a prompt, chosen from the train cases: which, how many, in what order.
+
+They stand in a marked stretch of an artifact, which the proposer rewrites as a whole. Half of its
+proposals are neighbours of what stands there, half are drawn afresh; no set is tried twice.
+
+Examples at the end of a text, from train cases that pass: what was said, what was answered.
+
+They stand in a marked stretch that is written anew as a whole. What an example shows is the
+incumbent's own conversation, so that it is in its own words. No set is tried twice while nothing
+else changes.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, cast
+
+from kept.core.artifact import NoSpan
+from kept.core.case import Case
+from kept.core.edit import Replace
+from kept.core.llm import exchanges_of
+from kept.core.ports import Scope
+from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Skip
+from kept.core.rollout import Pair
+from kept.core.text import count
+from kept.proposers.failing_cases import Row, look
+from kept.proposers.numeric.search import UNTRIED
+from kept.proposers.prompt_items import as_text
+from kept.proposers.text_units import TextAxis
+
+BEGIN = "<!-- demos:start -->"
+END = "<!-- demos:end -->"
+
+TRIES = 200
+"""Draws before a set that is new is looked for one by one."""
+
+MANY = 10_000
+"""Sets that are still looked at one by one."""
+
+Demos = tuple[str, ...]
+"""Ids of cases, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where examples stand in a text, and what they look like."""
+
+    template: str
+    """Of one example, with fields of the case in braces."""
+    begin: str = BEGIN
+    end: str = END
+    between: str = "\n\n"
+
+    def region(self, text: str) -> str | None:
+        """The marked stretch, markers included; None where there is not just one."""
+        start, stop = text.find(self.begin), text.find(self.end)
+        if text.count(self.begin) != 1 or text.count(self.end) != 1 or stop < start:
+            return None
+        return text[start : stop + len(self.end)]
+
+    def marks(self, text: str) -> bool:
+        """Whether a text holds one of the markers."""
+        return self.begin in text or self.end in text
+
+    def render(self, shown: Sequence[str], line_end: str = "\n") -> str:
+        """The marked stretch with these examples in it."""
+        inner = self.between.join(shown)
+        new = f"{self.begin}\n{inner}\n{self.end}" if inner else f"{self.begin}\n{self.end}"
+        return new if line_end == "\n" else new.replace("\r\n", "\n").replace("\n", line_end)
+
+
+def example(template: str, case: Case) -> str:
+    """A case as the template shows it; raises `KeyError` for a field that it has not."""
+    return template.format_map({name: as_text(value) for name, value in fields(case).items()})
+
+
+def fields(case: Case) -> Mapping[str, object]:
+    """What a template may name: the case's own fields, or `case` where it has none; and its id."""
+    data: Any = case.data
+    own = cast("dict[str, object]", data) if isinstance(data, dict) else {"case": data}
+    return {"id": case.id, **own}
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """Which sets of examples there may be, by their sizes."""
+
+    least: int
+    most: int
+
+    def draws(self, now: Demos, ids: Demos, chance: random.Random) -> Iterator[Demos]:
+        """Sets to look at, neighbours of what stands there among them; at last one by one."""
+        most = min(self.most, len(ids))
+        least = min(self.least, most)
+        for _ in range(TRIES):
+            if now and chance.random() < 0.5:
+                demos = _neighbour(now, ids, chance)
+                if least <= len(demos) <= most:
+                    yield demos
+            else:
+                yield tuple(chance.sample(ids, chance.randint(least, most)))
+        if self.count(len(ids)) <= MANY:
+            for size in range(least, most + 1):
+                yield from permutations(ids, size)
+
+    def count(self, cases: int) -> int:
+        """How many sets there are, in every order; counted no further than matters."""
+        total = 0
+        most = min(self.most, cases)
+        ways = 1
+        for size in range(most + 1):
+            if size >= min(self.least, most):
+                total += ways
+            ways = min(ways * (cases - size), MANY + 1)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSets:
+    """Implements `kept.core.ports.Proposer`."""
+
+    file: str
+    layout: Layout
+    least: int = 1
+    most: int = 4
+    name: str = "demos"
+    serial: bool = True
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """Another set of examples."""
+        region = self.layout.region(brief.incumbent.texts.get(self.file, ""))
+        if region is None:
+            marks = f"`{self.layout.begin}` … `{self.layout.end}`"
+            return Skip(f"{self.file} has not got {marks} just once")
+        examples = ((case.id, example(self.layout.template, case)) for case in brief.train)
+        # one that holds a mark itself would make it unclear where the examples end
+        shown = {id_: text for id_, text in examples if not self.layout.marks(text)}
+        seen = {region, *self._seen(brief)}
+        line_end = "\r\n" if "\r\n" in region else "\n"
+        now = self._read(region.replace("\r\n", "\n"), shown)
+        sets = Sets(self.least, self.most)
+        for demos in sets.draws(now, tuple(shown), random.Random(brief.seed)):
+            new = self.layout.render([shown[id_] for id_ in demos], line_end)
+            if new not in seen:
+                named = f"{count(len(demos), 'example')}: {', '.join(demos)}"
+                why = named if demos else "no examples"
+                return Proposal((Replace(self.file, region, new),), why=why)
+        # an open one may yet go stale, and then its set is free again
+        used_up = sets.count(len(shown)) <= MANY and not brief.open
+        return Skip("every set of examples was tried", exhausted=used_up)
+
+    def _seen(self, brief: Brief) -> Iterator[str]:
+        steps = (step for step in brief.closed if step.turn.proposer == self.name)
+        past = (s.proposal for s in steps if s.verdict.code not in ("stale", "indecisive"))
+        for proposal in (*past, *brief.open):
+            for edit in proposal.edits if proposal else ():
+                if isinstance(edit, Replace) and edit.path == self.file:
+                    yield edit.new
+                    # what stood there before was measured too, at the latest as the incumbent
+                    yield edit.old
+
+    def _read(self, region: str, shown: Mapping[str, str]) -> Demos:
+        """The examples that stand in a region; none where it holds anything else."""
+        rest = region[len(self.layout.begin) : -len(self.layout.end)].strip("\n")
+        found: list[str] = []
+        # the longest first: one example may begin as another does
+        by_length = sorted(shown, key=lambda id_: -len(shown[id_]))
+        while rest:
+            fits = (i for i in by_length if i not in found and shown[i] and _heads(rest, shown[i]))
+            id_ = next(fits, None)
+            if id_ is None:
+                return ()
+            found.append(id_)
+            rest = rest[len(shown[id_]) :].removeprefix(self.layout.between)
+        return tuple(found)
+
+
+def _heads(text: str, part: str) -> bool:
+    return text.startswith(part) and text[len(part) : len(part) + 1] in ("", "\n")
+
+
+def _neighbour(now: Demos, ids: Demos, chance: random.Random) -> Demos:
+    """One example swapped, dropped, added or moved."""
+    others = [id_ for id_ in ids if id_ not in now]
+    demos = list(now)
+    at = chance.randrange(len(demos))
+    match chance.choice(("swap", "drop", "add", "move")):
+        case "swap" if others:
+            demos[at] = chance.choice(others)
+        case "drop":
+            del demos[at]
+        case "add" if others:
+            demos.insert(chance.randint(0, len(demos)), chance.choice(others))
+        case _:
+            demos.insert(chance.randrange(len(demos)), demos.pop(at))
+    return tuple(demos)
+
+
+LAYOUT = Layout("")
+"""Where examples stand; what they look like is made of conversations, and of no template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shots:
+    """Implements `kept.core.ports.Proposer`."""
+
+    axis: TextAxis
+    most: int = 4
+    name: str = "demos"
+    serial: bool = True
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """Another set of examples."""
+        text = self.axis.read(brief.incumbent.texts)
+        if isinstance(text, NoSpan):
+            return Skip(f"`{self.axis.path}` is not there: {text.detail}")
+        region = LAYOUT.region(text)
+        if region is None and LAYOUT.marks(text):
+            marks = f"`{LAYOUT.begin}` … `{LAYOUT.end}`"
+            return Skip(f"`{self.axis.path}` has not got {marks} just once", ends="exhausted")
+        if brief.train and not brief.answers:
+            pairs = tuple(Pair(case.id, 0) for case in brief.train)
+            return Ask(brief.incumbent.id, pairs, "feedback")
+        looked = look(brief)
+        shown = {row.case.id: example for row in looked.passing if (example := _example(row))}
+        if not shown:
+            over = "" if looked.missing else "exhausted"
+            return Skip("no train case passes that could be an example", ends=over)
+        return self._drawn(brief, text, shown)
+
+    def most_asked(self, train: tuple[Case, ...]) -> int:
+        """For each incumbent, all that examples may be taken from."""
+        return len(train)
+
+    def _drawn(self, brief: Brief, text: str, shown: dict[str, str]) -> Proposal | Skip:
+        region = LAYOUT.region(text)
+        stands, tried = self._past(brief)
+        now = tuple(case for case in stands if case in shown) if region else ()
+        sets = Sets(1, self.most)
+        for demos in sets.draws(now, tuple(shown), random.Random(brief.seed)):
+            new = _with(text, region, [shown[case] for case in demos])
+            if demos not in tried and new != text and len(new) <= self.axis.max_chars:
+                why = f"{count(len(demos), 'example')}: {', '.join(demos)}"
+                edits = self.axis.edits(brief.incumbent.texts, new)
+                return Proposal(edits, why=why, about=self._about(demos))
+        # an open one may yet go stale, and then its set is free again
+        over = "" if brief.open else "exhausted"
+        return Skip("every set of examples that fits was tried", ends=over)
+
+    def _about(self, demos: Demos) -> dict[str, object]:
+        return {"kind": "demos", "axis": self.axis.path, "demos": list(demos)}
+
+    def _past(self, brief: Brief) -> tuple[Demos, set[Demos]]:
+        """The set that was kept last, and those that were tried since anything else was kept."""
+        stands: Demos = ()
+        tried = {_demos(proposal) for proposal in brief.open}
+        same = True
+        for step in reversed(brief.closed):
+            own, kept = step.turn.proposer == self.name, step.verdict.outcome == "keep"
+            if own and kept and not stands:
+                stands = _demos(step.proposal)
+            if own and same and step.verdict.code not in UNTRIED:
+                tried.add(_demos(step.proposal))
+            same = same and (own or not kept)
+        return stands, tried
+
+
+def _demos(proposal: Proposal | None) -> Demos:
+    said = proposal.about.get("demos", ()) if proposal else ()
+    return tuple(cast("Sequence[str]", said))
+
+
+def _example(row: Row) -> str:
+    """A conversation as an example; empty where it cannot be one."""
+    exchanges = exchanges_of(row.trace)
+    said = (f"Input: {one.input}\nAnswer: {one.response}" for one in exchanges)
+    example = "\n".join(("Example", *said))
+    # one that holds a mark itself would make it unclear where the examples end
+    whole = exchanges and all(one.answered for one in exchanges)
+    return example if whole and not LAYOUT.marks(example) else ""
+
+
+def _with(text: str, region: str | None, shown: Sequence[str]) -> str:
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    new = LAYOUT.render(shown, line_end)
+    if region is not None:
+        return text.replace(region, new)
+    head = text.rstrip()
+    return f"{head}{line_end * 2}{new}{text[len(head) :]}"

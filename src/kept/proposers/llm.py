@@ -1,0 +1,345 @@
+"""A question to a model that proposes: with all that fits, and once more where it went wrong.
+
+What a model that proposes is asked for, and how its reply becomes edits.
+
+One form a kind of proposer. The reply satisfies the form's schema; what the edits do is looked at
+by whoever asked.
+
+A model that proposes: it reads the texts, what went wrong and what was tried, and answers.
+
+The incumbent is run on a few train cases first. What does not fit into the model's window is left
+out by whole items, and the proposal says so. Edits that cannot be made are shown to the model once
+more, with the reason of each. Nothing is remembered between briefs.
+"""
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+from kept.core.artifact import Candidate
+from kept.core.case import Case
+from kept.core.edit import (
+    Append,
+    Delete,
+    Edit,
+    InsertAfter,
+    Replace,
+    Write,
+    apply_edits,
+    changed_lines,
+    changed_paths,
+    not_shorter,
+)
+from kept.core.llm import Message, ModelReply, ModelRequest
+from kept.core.ports import Model, Scope
+from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Skip
+from kept.core.rollout import Failure, Pair
+from kept.core.text import count
+from kept.models.ask import ask
+from kept.models.context_window import tokens_of
+from kept.models.prompts import filled
+from kept.models.structured_output import ReplyRules, having_said
+from kept.proposers.prompt_items import (
+    UNTOLD,
+    Fitted,
+    Item,
+    Sight,
+    facts_of,
+    fit,
+    items_of,
+    verdict_of,
+)
+
+OURS = ReplyRules(ignore_extra_keys=True)
+"""For a schema of Kept's own: what it does not name is not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who is asked."""
+
+    model: Model
+    request: ModelRequest
+    """What every request has in common; its messages are what the model is told beforehand."""
+    room: int | None = None
+    """Tokens that a request may have; None where that is not known."""
+    rules: ReplyRules = OURS
+
+
+class Heard(NamedTuple):
+    """What was asked in the end, and answered."""
+
+    request: ModelRequest
+    reply: ModelReply
+    shown: Fitted
+
+
+async def ask_fitted(asked: Asked, items: Sequence[Item], scope: Scope) -> Heard | Failure:
+    """Ask with all that fits; where that was too much after all, once more with half of it."""
+    told = asked.request
+    fixed = sum(tokens_of(message.text) for message in told.messages)
+    fixed += tokens_of(json.dumps(told.schema))
+    shown = fit(items, None if asked.room is None else asked.room - fixed)
+    request = _showing(told, shown)
+    reply = await _ask(asked, request, scope)
+    if isinstance(reply, Failure) and reply.kind == "context":
+        half = fit(items, shown.tokens // 2)
+        if len(half.items) < len(shown.items):
+            shown, request = half, _showing(told, half)
+            reply = await _ask(asked, request, scope)
+    return reply if isinstance(reply, Failure) else Heard(request, reply, shown)
+
+
+async def _ask(asked: Asked, request: ModelRequest, scope: Scope) -> ModelReply | Failure:
+    return await ask(scope, asked.model, request, rules=asked.rules)
+
+
+def once_more(request: ModelRequest, said: str, words: str) -> ModelRequest:
+    """The same request behind an answer that cannot be used, with what is wrong with it."""
+    more = (Message("assistant", said), Message("user", words))
+    return replace(request, messages=(*request.messages, *more))
+
+
+def _showing(told: ModelRequest, shown: Fitted) -> ModelRequest:
+    return replace(told, messages=(*told.messages, shown.message()))
+
+
+OPERATIONS = ("replace", "insert_after", "delete", "append", "write")
+
+
+class Draft(NamedTuple):
+    """What a model answered."""
+
+    edits: tuple[Edit, ...]
+    why: str
+    cases: tuple[str, ...]
+
+
+def _object(**properties: object) -> dict[str, object]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _rows(item: object) -> dict[str, object]:
+    return {"type": "array", "items": item}
+
+
+_TEXT: Mapping[str, object] = {"type": "string"}
+_OPERATION: Mapping[str, object] = {"type": "string", "enum": list(OPERATIONS)}
+_EDITS = _rows(_object(op=_OPERATION, path=_TEXT, target=_TEXT, text=_TEXT))
+
+
+def read_edits(text: str) -> Draft:
+    """The edits of a reply."""
+    said = cast("dict[str, Any]", json.loads(text))
+    edits = tuple(_edit(row) for row in said["edits"])
+    return Draft(edits, str(said["why"]).strip(), tuple(said["cases"]))
+
+
+def _edit(row: dict[str, str]) -> Edit:
+    path, target, text = row["path"], row["target"], row["text"]
+    match row["op"]:
+        case "replace":
+            return Replace(path, target, text)
+        case "insert_after":
+            return InsertAfter(path, target, text)
+        case "delete":
+            return Delete(path, target or text)
+        case "append":
+            return Append(path, text)
+        case _:
+            return Write(path, text)
+
+
+def _read_files(text: str) -> Draft:
+    """The whole texts of a reply."""
+    said = cast("dict[str, Any]", json.loads(text))
+    edits = tuple(Write(row["path"], row["text"]) for row in said["files"])
+    return Draft(edits, str(said["why"]).strip(), tuple(said["cases"]))
+
+
+def _read_diagnosis(text: str) -> Draft:
+    """The edits of a reply; its diagnosis is a part of why."""
+    said = cast("dict[str, Any]", json.loads(text))
+    draft = read_edits(text)
+    causes = [f"{row['case']}: {row['cause']}" for row in said["diagnosis"]]
+    return draft._replace(why="\n".join(filter(None, [draft.why, *causes])))
+
+
+def _nothing(brief: Brief, candidate: Candidate) -> Iterator[str]:
+    yield from ()
+
+
+def _not_shorter(brief: Brief, candidate: Candidate) -> Iterator[str]:
+    if longer := not_shorter(brief.incumbent, candidate):
+        yield f"{longer}: make them shorter"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a model is asked."""
+
+    schema: Mapping[str, Any]
+    read: Callable[[str], Draft]
+    simplifies: bool = False
+    """Whether its edits are meant to leave less, at no loss."""
+    faults: Callable[[Brief, Candidate], Iterator[str]] = _nothing
+    """What is wrong with the candidate that the edits make, besides what holds for all."""
+
+
+EDIT = Form(_object(why=_TEXT, cases=_rows(_TEXT), edits=_EDITS), read_edits)
+REWRITE = Form(
+    _object(why=_TEXT, cases=_rows(_TEXT), files=_rows(_object(path=_TEXT, text=_TEXT))),
+    _read_files,
+)
+SIMPLIFY = Form(EDIT.schema, read_edits, simplifies=True, faults=_not_shorter)
+# a model writes in this order: what went wrong in each case comes before what to do about it
+REFLECT = Form(
+    _object(
+        diagnosis=_rows(_object(case=_TEXT, cause=_TEXT)),
+        why=_TEXT,
+        cases=_rows(_TEXT),
+        edits=_EDITS,
+    ),
+    _read_diagnosis,
+)
+FORMS: Mapping[str, Form] = {
+    "edit": EDIT,
+    "rewrite": REWRITE,
+    "simplify": SIMPLIFY,
+    "reflect": REFLECT,
+}
+
+
+MAX_WHY = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProposer:
+    """Implements `kept.core.ports.Proposer`."""
+
+    model: Model
+    prompt: str
+    sight: Sight
+    form: Form = EDIT
+    room: int | None = None
+    """Tokens that a request may have; None where that is not known."""
+    name: str = "edit"
+    serial: bool = False
+
+    @property
+    def builds(self) -> bool:
+        """Unless it leaves something out: that is to be less than what leads, and no worse."""
+        return not self.simplifies
+
+    @property
+    def simplifies(self) -> bool:
+        """Whether it is after less text at no loss."""
+        return self.form.simplifies
+
+    async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
+        """What the model would change."""
+        wanted = self._wanted(brief)
+        if wanted is not None and not brief.answers:
+            return wanted
+        seen = self._shown(brief)
+        asked = self._asked(seen)
+
+        def usable(text: str) -> bool:
+            return not _wrong(brief, self.form.read(text), self.form)
+
+        rules = replace(asked.rules, usable=usable)
+        asked = replace(asked, rules=rules)
+        heard = await ask_fitted(asked, items_of(seen, self.sight), scope)
+        if isinstance(heard, Failure):
+            return replace(heard, blame="infrastructure")
+        request, reply, shown = heard
+        draft = self.form.read(reply.text)
+        wrong = _wrong(brief, draft, self.form)
+        if wrong:
+            request = once_more(request, reply.text, _words(wrong))
+            again = await ask(scope, self.model, request, rules=rules)
+            # one that has no room for its own mistake may still have been half right
+            if isinstance(again, Failure) and again.kind != "context":
+                told = having_said(again, reply.text, "; ".join(wrong))
+                return replace(told, blame="infrastructure")
+            if isinstance(again, ModelReply):
+                draft = self.form.read(again.text)
+        if not draft.edits:
+            why = draft.why[:MAX_WHY] or "no edits"
+            return Skip(" ".join(filter(None, (why, shown.unseen))))
+        known = {case.id for case in brief.train}
+        cites = tuple(dict.fromkeys(case for case in draft.cases if case in known))
+        why, simplifies = draft.why[:MAX_WHY], self.form.simplifies
+        return Proposal(draft.edits, why, cites, simplifies, unseen=shown.unseen)
+
+    def most_asked(self, train: tuple[Case, ...]) -> int:
+        """For each step, what it looks at first."""
+        return min(self.sight.cases, len(train))
+
+    def _shown(self, brief: Brief) -> Brief:
+        """The brief with what the model is to see of it."""
+        return brief
+
+    def _wanted(self, brief: Brief) -> Ask | None:
+        """Some train cases, others in every step, to be looked at first."""
+        size = min(self.sight.cases, len(brief.train))
+        if not size:
+            return None
+        drawn = random.Random(brief.seed).sample(brief.train, size)
+        pairs = tuple(Pair(case.id, 0) for case in drawn)
+        return Ask(brief.incumbent.id, pairs, "feedback")
+
+    def _told(self, brief: Brief) -> str:
+        """The prompt, with the facts of the task that it asks for."""
+        return filled(self.prompt, facts_of(brief))
+
+    def _asked(self, brief: Brief) -> Asked:
+        told = (Message("system", self._told(brief)),)
+        # another for each step, or steps that are open side by side would all propose the same
+        request = ModelRequest(told, schema=self.form.schema, seed=brief.seed >> 17)
+        return Asked(self.model, request, self.room)
+
+
+def _wrong(brief: Brief, draft: Draft, form: Form) -> list[str]:
+    """Why the edits cannot be made, or are not worth it; nothing when they are."""
+    rules = brief.rules
+    applied = apply_edits(brief.incumbent, draft.edits, rules)
+    told = [
+        f"edit {n} ({report.edit.op} in {report.edit.path}): {report.fate}, {report.detail}"
+        for n, report in enumerate(applied.reports, 1)
+        if report.fate != "applied"
+    ]
+    # what it builds on counts too: both are judged as one change of what leads
+    files = len(changed_paths(brief.ground, applied.candidate))
+    if rules.max_files is not None and files > rules.max_files:
+        told.append(f"{count(files, 'file')} would change, {rules.max_files} allowed")
+    lines = changed_lines(brief.ground, applied.candidate)
+    if rules.max_changed_lines is not None and lines > rules.max_changed_lines:
+        told.append(f"{count(lines, 'line')} would change, {rules.max_changed_lines} allowed")
+    if draft.edits:
+        told += form.faults(brief, applied.candidate)
+    return [*told, *_seen_before(brief, applied.candidate)]
+
+
+def _seen_before(brief: Brief, candidate: Candidate) -> list[str]:
+    """That a step before this one came to the same texts, where one did."""
+    for step in reversed(brief.closed):
+        if step.candidate == candidate.id and step.verdict.code not in UNTOLD:
+            return [f"together they make what step {step.step} made: {verdict_of(step)}"]
+    return []
+
+
+def _words(wrong: list[str]) -> str:
+    listed = "\n".join(f"* {line}" for line in wrong)
+    return (
+        f"This is wrong with these edits:\n{listed}\n\nAnswer again with all that you want made, "
+        "also those that were right. Copy each target to the letter from the file as it is shown, "
+        "and make it long enough to stand there only once."
+    )

@@ -1,0 +1,376 @@
+"""What a model is shown, fitted to what it can read: by whole parts, the least important first.
+
+What a model is shown, fitted to what it can read: by whole items, the least important go first.
+
+Pure. Half a trace or half a file would be taken for all of it.
+
+A brief as items for a model: the texts, the aim, what went wrong, what was tried.
+
+Pure. Of a train case the fields are shown that a task names, what was expected, and what was got.
+Holdout and test cases never get here: a brief has none of them.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from kept.core.case import IMPLICIT_CASE, Case
+from kept.core.edit import Append, Delete, Edit, Fill, InsertAfter, Replace, SetValue, Write
+from kept.core.llm import Image, Message
+from kept.core.proposal import Brief, ClosedStep, strongest
+from kept.core.rollout import Pair, TraceItem
+from kept.core.score import Outcome
+from kept.core.text import count, shortened
+from kept.models.context_window import fences, picture_tokens, tokens_of
+
+ROOM = 60_000
+"""Tokens that are shown where nobody knows how much a model can read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing to be shown, in its place."""
+
+    what: str
+    """In a word or two, for who reads what was left out."""
+    text: str
+    rank: int = 0
+    """The higher, the sooner it goes; 0 stays."""
+
+
+def fitted(parts: Sequence[Part], room: int | None) -> str:
+    """The parts that there is room for, in their order, and what is missing in words."""
+    most = ROOM if room is None else min(room, ROOM)
+    used = sum(tokens_of(part.text) for part in parts)
+    gone: set[int] = set()
+    # of equals the earliest goes first: what happened last matters most
+    for at in sorted(range(len(parts)), key=lambda n: (-parts[n].rank, n)):
+        if used <= most or not parts[at].rank:
+            break
+        used -= tokens_of(parts[at].text)
+        gone.add(at)
+    kept = [part.text for at, part in enumerate(parts) if at not in gone and part.text]
+    left = [parts[at].what for at in sorted(gone)]
+    if left:
+        kinds = dict.fromkeys(left)
+        words = ", ".join(count(left.count(kind), kind) for kind in kinds)
+        kept.append(f"[left out, for there is no room: {words}]")
+    return "\n\n".join(kept)
+
+
+TAGS = 20
+"""Tokens that the tags round an item take, and the lines between."""
+
+SPACE = "\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to be shown."""
+
+    what: str
+    """In a word or two, for who reads what was left out: `trace`, `refused proposal`."""
+    title: str
+    text: str
+    material: bool = True
+    """Whether it is shown as material that gives no orders; else it is what somebody wants done."""
+    needed: bool = False
+    """Whether nothing can be done without it."""
+    images: tuple[Image, ...] = ()
+    """Pictures, shown behind the text."""
+
+    @property
+    def tokens(self) -> int:
+        """About how many it takes."""
+        pictures = sum(map(picture_tokens, self.images))
+        return tokens_of(self.title) + tokens_of(self.text) + TAGS + pictures
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What is shown, and what is not."""
+
+    items: tuple[Item, ...]
+    left_out: tuple[Item, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """About how many it takes."""
+        return sum(item.tokens for item in self.items)
+
+    @property
+    def unseen(self) -> str:
+        """What is not shown, in words; empty when all is."""
+        counted = Counter(item.what for item in self.left_out)
+        words = ", ".join(count(n, what) for what, n in counted.items())
+        return f"not shown to the model, which has no room for it: {words}" if words else ""
+
+    def message(self) -> Message:
+        """All that is shown, as one message; pictures stand behind the text of their item."""
+        material = [item for item in self.items if item.material]
+        marked = iter(fences([(item.what.replace(" ", "-"), item.text) for item in material]))
+        text = ""
+        images: list[Image] = []
+        for item in self.items:
+            shown = next(marked) if item.material else item.text
+            text += f"{SPACE if text else ''}{item.title}{SPACE}{shown}"
+            images += [replace(image, at=len(text)) for image in item.images]
+        return Message("user", text, tuple(images))
+
+
+def fit(items: Sequence[Item], room: int | None) -> Fitted:
+    """As many items as there is room for, the most important first; all where that is unknown."""
+    used = sum(item.tokens for item in items)
+    left_out: set[int] = set()
+    for at in reversed(range(len(items))):
+        if room is None or used <= room:
+            break
+        if not items[at].needed:
+            used -= items[at].tokens
+            left_out.add(at)
+    kept = tuple(item for at, item in enumerate(items) if at not in left_out)
+    return Fitted(kept, tuple(items[at] for at in sorted(left_out)))
+
+
+UNTOLD = ("stale", "indecisive", "unaffordable")
+"""Codes of steps that say nothing of their proposal."""
+
+
+OUTPUT_ROLES = ("assistant", "stdout")
+"""Roles of trace items that hold what a runner answered."""
+
+MAX_GOT_CHARS = 2000
+"""Characters of an output shown beside what was expected; the trace has all of it."""
+
+_Row = tuple[Case, Pair, Outcome]
+"""What came of a case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """How much of a run a model is shown."""
+
+    fields: tuple[str, ...] = ()
+    """Of train cases."""
+    cases: int = 8
+    """Train cases on which the incumbent is run for it."""
+    traces: int = 3
+    """Of those, how many are told from beginning to end: the worst, and the best as the last."""
+    refused: int = 5
+    """Proposals that came to nothing, the last ones."""
+
+
+def items_of(brief: Brief, sight: Sight) -> list[Item]:
+    """All that there is to show, the most important first."""
+    told = _worst_first(brief)
+    return [
+        Item("aim", "# The aim", _aim(brief), material=False, needed=True),
+        *parent_item(brief),
+        *_files(brief),
+        *_guidance(brief),
+        *(_result(brief, row, sight) for row in told),
+        *_refused(brief, sight),
+        *_carried(brief),
+        *(Item("note", "# A note from an earlier step", note.text) for note in brief.memory),
+        *(
+            Item("trace", f"# What happened on {_named(case)}, from the beginning", text)
+            for case, pair, _ in _traced(told, sight.traces)
+            if (text := _trace(_traces(brief).get(pair, ())))
+        ),
+    ]
+
+
+def facts_of(brief: Brief) -> Mapping[str, str]:
+    """What the placeholders of a prompt hold."""
+    objective, rules = brief.objective, brief.rules
+    bounds = objective.bounds
+    return {
+        "metric": objective.metric,
+        "direction": objective.direction,
+        "bounds": f"{bounds[0]:g} to {bounds[1]:g}" if bounds else "any",
+        "files": ", ".join(sorted(rules.artifacts)),
+        "max_files": str(rules.max_files or "any number"),
+        "max_changed_lines": str(rules.max_changed_lines or "any number"),
+    }
+
+
+def _aim(brief: Brief) -> str:
+    objective, rules = brief.objective, brief.rules
+    bounds = f" ({objective.bounds[0]:g} to {objective.bounds[1]:g})" if objective.bounds else ""
+    lines = [f"{objective.direction.capitalize()} `{objective.metric}`{bounds}."]
+    lines += [f"Never break: {constraint}." for constraint in objective.constraints]
+    if objective.tie_breakers:
+        broken = ", then ".join(f"{tie.prefer} `{tie.metric}`" for tie in objective.tie_breakers)
+        lines.append(f"Between texts that are as good, this decides: {broken}.")
+    lines.append(f"You may edit: {', '.join(f'`{path}`' for path in sorted(rules.artifacts))}.")
+    if rules.max_files is not None:
+        lines.append(f"Change at most {count(rules.max_files, 'file')}.")
+    if rules.max_changed_lines is not None:
+        lines.append(f"At most {rules.max_changed_lines} lines may be removed or added in all.")
+    protected = {str(one) for artifact in rules.artifacts.values() for one in artifact.protected}
+    lines += [f"Leave as it is what stands {one}." for one in sorted(protected)]
+    return "\n".join(lines)
+
+
+def _files(brief: Brief) -> Iterator[Item]:
+    texts = brief.incumbent.texts
+    paths = sorted(path for path in brief.rules.artifacts if path in texts)
+    # of a whole repository as much as fits is better than nothing at all
+    only = len(paths) == 1
+    for path in paths:
+        yield Item("file", f"# The file `{path}` as it is now", texts[path], needed=only)
+
+
+def parent_item(brief: Brief) -> Iterator[Item]:
+    """What the texts are, where they are not those that lead."""
+    if brief.parent is None:
+        return
+    step = brief.parent.step.step
+    words = (
+        f"The texts that you are given are those that lead, with the edits of step {step} on top, "
+        "which was nearly kept and is not proven yet. Propose what should change in them besides. "
+        "Your edits are put on top of those, and all of them are judged as one change of the texts "
+        "that lead: limits count them all."
+    )
+    yield Item("parent", "# What you are given to edit", words, material=False, needed=True)
+
+
+def _carried(brief: Brief) -> Iterator[Item]:
+    for path, text in sorted(brief.incumbent.texts.items()):
+        if path not in brief.rules.artifacts:
+            yield Item("further file", f"# The file `{path}`, which stays as it is", text)
+
+
+def _guidance(brief: Brief) -> Iterator[Item]:
+    titles = {"instruction": "# What is wanted", "rubric": "# What it is judged by"}
+    for name, text in brief.guidance.items():
+        title = titles.get(name, f"# {name}")
+        yield Item("piece of guidance", title, text.strip(), material=False)
+
+
+def _worst_first(brief: Brief) -> list[_Row]:
+    """What the incumbent came to on train cases; failures of its own before all else."""
+    cases = {case.id: case for case in brief.train}
+    rows = [
+        (cases[pair.case], pair, outcome)
+        for answer in brief.answers
+        for pair, outcome in answer.outcomes.items()
+        if outcome.failure is None or outcome.failure.blame == "candidate"
+    ]
+
+    def rank(row: _Row) -> tuple[bool, float, str]:
+        outcome = row[2]
+        loss = 0.0 if outcome.failure else brief.objective.loss(outcome.metrics)
+        return outcome.failure is None, -loss, row[0].id
+
+    return sorted(rows, key=rank)
+
+
+def _traced(told: list[_Row], most: int) -> list[_Row]:
+    """The worst of what was looked at, and the best: what goes well is not to be broken."""
+    if most < 2 or len(told) <= most or told[-1][2].failure is not None:
+        return told[:most]
+    return [*told[: most - 1], told[-1]]
+
+
+def _result(brief: Brief, row: _Row, sight: Sight) -> Item:
+    case, pair, outcome = row
+    lines = [f"{name}: {as_text(value)}" for name, value in _fields(case, sight)]
+    if outcome.failure is not None:
+        title = f"# {_named(case).capitalize()} failed"
+        lines.append(f"{outcome.failure.kind}: {outcome.failure.message}")
+    else:
+        value = brief.objective.value(brief.objective.loss(outcome.metrics))
+        title = f"# {_named(case).capitalize()}: `{brief.objective.metric}` {value:g}"
+    if miss := strongest(brief.pool).get(case.id):
+        reached = brief.objective.value(dict(miss.losses)[case.id])
+        lines.append(f"step {miss.step}, nearly kept, came to {reached:g} here")
+    lines += _expected_and_got(brief, case, pair)
+    severe = sorted(outcome.findings, key=lambda f: ("high", "medium", "low").index(f.severity))
+    lines += [f"finding: {finding.text}" for finding in severe]
+    return Item("result", title, "\n".join(lines) or "nothing was found")
+
+
+def _expected_and_got(brief: Brief, case: Case, pair: Pair) -> Iterator[str]:
+    """Expected output of a train case beside the output it got, where the task has labels."""
+    expected = brief.labels.expected_of(case) if brief.labels.shown else ""
+    if not expected:
+        return
+    yield f"expected: {expected}"
+    trace = _traces(brief).get(pair, ())
+    got = next((item.text for item in reversed(trace) if item.role in OUTPUT_ROLES), "").strip()
+    if got:
+        yield f"got: {shortened(got, MAX_GOT_CHARS)}"
+
+
+def _fields(case: Case, sight: Sight) -> Iterator[tuple[str, object]]:
+    data = case.data
+    if isinstance(data, dict):
+        known = cast("dict[str, object]", data)
+        yield from ((name, known[name]) for name in sight.fields if name in known)
+
+
+def _named(case: Case) -> str:
+    return "the run" if case.id == IMPLICIT_CASE.id else f"case `{case.id}`"
+
+
+def as_text(value: object) -> str:
+    """A value as a model reads it."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _refused(brief: Brief, sight: Sight) -> Iterator[Item]:
+    """Near misses, which nobody need propose again, and the last of what came to nothing."""
+    pooled = {miss.step for miss in brief.pool}
+    past = [step for step in brief.closed if _is_refused(step)]
+    last = [step for step in past if step.step not in pooled][::-1][: sight.refused]
+    for step in sorted((s for s in past if s.step in pooled), key=lambda s: -s.step):
+        title = f"# Step {step.step} was nearly kept, and waits to be put together with others"
+        yield Item("near miss", title, _attempt(step))
+    for step in last:
+        yield Item("refused proposal", f"# Step {step.step} was not kept", _attempt(step))
+
+
+def _attempt(step: ClosedStep) -> str:
+    assert step.proposal is not None
+    edits = "\n".join(_edit(edit) for edit in step.proposal.edits)
+    return f"why: {step.proposal.why}\n{edits}\nverdict: {verdict_of(step)}"
+
+
+def verdict_of(step: ClosedStep) -> str:
+    """How a step ended, in words."""
+    return f"{step.verdict.outcome} ({step.verdict.code}): {step.verdict.reason}"
+
+
+def _is_refused(step: ClosedStep) -> bool:
+    if step.proposal is None or step.proposal.merges:
+        return False
+    return step.verdict.outcome != "keep" and step.verdict.code not in UNTOLD
+
+
+def _edit(edit: Edit) -> str:
+    match edit:
+        case Replace():
+            return f"replace in {edit.path}:\n{edit.old}\nby:\n{edit.new}"
+        case InsertAfter():
+            return f"insert into {edit.path} after:\n{edit.anchor}\nthis:\n{edit.text}"
+        case Delete():
+            return f"delete from {edit.path}:\n{edit.text}"
+        case Append():
+            return f"append to {edit.path}:\n{edit.text}"
+        case Write():
+            return f"write {edit.path}:\n{edit.text}"
+        case Fill():
+            return f"write in {edit.path}, {edit.begin}:\n{edit.text}"
+        case SetValue():
+            return f"set {edit.key} in {edit.path} to {edit.value}"
+
+
+def _traces(brief: Brief) -> Mapping[Pair, tuple[TraceItem, ...]]:
+    return {pair: trace for answer in brief.answers for pair, trace in answer.traces.items()}
+
+
+def _trace(items: tuple[TraceItem, ...]) -> str:
+    return "\n\n".join(f"[{item.role}]\n{item.text}" for item in items)

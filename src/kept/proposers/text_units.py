@@ -1,0 +1,236 @@
+"""Changes at a place, as edits that name it: a target must stand in the text exactly once.
+
+A text that a model may rewrite as a whole: a file, or one value of a file.
+
+A file may begin with a head of YAML between two lines of dashes. That is about the text and no part
+of it, and stays.
+
+What a text is made of: sections of Markdown, lines, sentences. Finds them, changes nothing.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple, get_args
+
+from kept.core.artifact import NoSpan
+from kept.core.edit import Edit, Replace, SetValue, Write, cuts_word
+from kept.core.text import changes, lines_of
+from kept.spec.locate.tree import Table, Unreadable, read_value
+
+
+def replace_at(path: str, text: str, start: int, end: int, new: str) -> Replace:
+    """Put `new` in the place of a stretch, with as much of the lines around as makes it unique.
+
+    The text is not empty: nothing could be named in it.
+    """
+    left, right = start, end
+    while right - left < len(text) and (
+        not _once(text, text[left:right]) or cuts_word(text, left, right)
+    ):
+        # a line further on both sides; in the end the whole text, which is there just once
+        left = text.rfind("\n", 0, max(0, left - 1)) + 1 if left else 0
+        after = text.find("\n", right)
+        right = len(text) if after < 0 else after + 1
+    return Replace(path, text[left:right], text[left:start] + new + text[end:right])
+
+
+def edits_between(path: str, before: str, after: str) -> tuple[Edit, ...]:
+    """Edits of single stretches that turn one text into another.
+
+    Of stretches rather than of the whole text, so that they still apply when another step has
+    changed something else meanwhile.
+    """
+    if not before:
+        return (Write(path, after),) if after else ()
+    edits: list[Edit] = []
+    text = before
+    # from the end: what stands before a stretch is then still as it was
+    for start, end, new in reversed(list(_changes(before, after))):
+        edit = replace_at(path, text, start, end, new)
+        edits.append(edit)
+        text = text.replace(edit.old, edit.new, 1)
+    return tuple(edits) if text == after else (Write(path, after),)
+
+
+def _changes(before: str, after: str) -> Iterator[tuple[int, int, str]]:
+    old, new = lines_of(before), lines_of(after)
+    offsets = [0]
+    for line in old:
+        offsets.append(offsets[-1] + len(line))
+    for change in changes(old, new):
+        inserted = "".join(new[change.new_start : change.new_end])
+        yield offsets[change.start], offsets[change.end], inserted
+
+
+def _once(text: str, part: str) -> bool:
+    first = text.find(part) if part else -1
+    return first >= 0 and text.find(part, first + 1) < 0
+
+
+RULE = "---"
+
+
+@dataclass(frozen=True, slots=True)
+class TextAxis:
+    """One text, and how long it may become."""
+
+    path: str
+    """As the spec names it."""
+    file: str
+    key: str = ""
+    """The value that is meant; empty for the file as a whole."""
+    max_chars: int = 8000
+
+    def read(self, texts: Mapping[str, str]) -> str | NoSpan:
+        """The text as it stands."""
+        if self.file not in texts:
+            return NoSpan("target missing", f"there is no {self.file}")
+        if not self.key:
+            return body_of(texts[self.file])
+        value = read_value(self.file, texts[self.file], self.key)
+        return value if isinstance(value, NoSpan) else str(value)
+
+    def edits(self, texts: Mapping[str, str], new: str) -> tuple[Edit, ...]:
+        """What makes it another text."""
+        if self.key:
+            return (SetValue(self.file, self.key, new),)
+        old = texts[self.file]
+        head = old[: len(old) - len(body_of(old))]
+        if not head and body_of(new) != new:
+            # it begins with what would be taken for a head, and dropped
+            head = f"{RULE}\nversion: 1\n{RULE}\n"
+        return (Write(self.file, head + new),)
+
+
+def body_of(text: str) -> str:
+    """A text without its head."""
+    lines = text.splitlines(keepends=True)
+    if not lines or lines[0].rstrip() != RULE:
+        return text
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() == RULE:
+            head = "".join(lines[1:number])
+            # prose between two rules is no head
+            return "".join(lines[number + 1 :]).lstrip("\r\n") if _is_mapping(head) else text
+    return text
+
+
+def _is_mapping(text: str) -> bool:
+    # the YAML library takes longer to import than most runs to start
+    from kept.spec.locate.yaml import read_yaml
+
+    try:
+        found = read_yaml(text)
+    except Unreadable:
+        return False
+    return isinstance(found, Table) and bool(found.entries)
+
+
+Kind = Literal["section", "line", "sentence"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
+_HEADING = re.compile(r"[ ]{0,3}(#{1,6})[ \t]")
+# the end of a sentence, and then something that may begin one
+_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9*`_])")
+_PROSE = (".md", ".markdown", ".txt", ".rst", "")
+
+
+class Unit(NamedTuple):
+    """A stretch of a text that can be left out."""
+
+    kind: Kind
+    start: int
+    end: int
+
+
+def units(path: str, text: str, kinds: Sequence[Kind] = KINDS) -> Iterator[Unit]:
+    """Every unit of a text; of those that leave the same text behind, the first."""
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    seen: set[tuple[int, int]] = set()
+    known: dict[tuple[int, int], int] = {}
+    finders = {"section": _sections, "line": _lines, "sentence": _sentences}
+    for kind in kinds:
+        if kind != "line" and not _is_prose(path):
+            continue
+        for start, end in finders[kind](text):
+            # what says nothing, and what is all there is, is none
+            if not text[start:end].strip() or (first >= start and end >= last):
+                continue
+            place = (_leftmost(text, start, end, known), end - start)
+            if place not in seen:
+                seen.add(place)
+                yield Unit(kind, start, end)
+
+
+def _leftmost(text: str, start: int, end: int, known: dict[tuple[int, int], int]) -> int:
+    """The first place of a stretch of this length that leaves the same text behind.
+
+    Two of them do just when one can be moved to the other character by character. Comparing what
+    they leave would take the square of the length of a text.
+    """
+    size, at = end - start, start
+    while at and text[at - 1] == text[at - 1 + size]:
+        at -= 1
+        if (at, size) in known:
+            at = known[at, size]
+            break
+    known[start, size] = at
+    return at
+
+
+def _is_prose(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return (f".{name.rpartition('.')[2]}" if "." in name else "") in _PROSE
+
+
+def _rows(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Offset and text of each line, and whether it is code between fences."""
+    at, fence = 0, ""
+    for row in lines_of(text):
+        mark = _FENCE.match(row)
+        inside = bool(fence or mark)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1].startswith(fence) and not row[mark.end() :].strip():
+            fence = ""
+        yield at, row, inside
+        at += len(row)
+
+
+def _sections(text: str) -> Iterator[tuple[int, int]]:
+    """From a heading to the next one that is not below it."""
+    headings = [
+        (at, len(found[1]))
+        for at, row, code in _rows(text)
+        if not code and (found := _HEADING.match(row))
+    ]
+    ends = dict.fromkeys((at for at, _ in headings), len(text))
+    open_: list[tuple[int, int]] = []
+    for at, depth in headings:
+        while open_ and open_[-1][1] >= depth:
+            ends[open_.pop()[0]] = at
+        open_.append((at, depth))
+    yield from ends.items()
+
+
+def _lines(text: str) -> Iterator[tuple[int, int]]:
+    for at, row, _ in _rows(text):
+        yield at, at + len(row)
+
+
+def _sentences(text: str) -> Iterator[tuple[int, int]]:
+    """Sentences of lines that have several; the space behind one goes with it."""
+    for at, row, code in _rows(text):
+        if code:
+            continue
+        body = row.rstrip("\r\n")
+        cuts = [0, *(found.end() for found in _END.finditer(body)), len(body)]
+        for start, end in pairwise(cuts):
+            if (start, end) == (0, len(body)):
+                continue
+            # the last sentence takes the space before it along
+            first = len(body[:start].rstrip()) if end == len(body) else start
+            yield at + first, at + end

@@ -1,0 +1,425 @@
+"""A trial: a step of coordinate descent with what was known before it and after it.
+
+`Trials` hears of closed steps in order. The baseline is trial 0; what the run measures by itself
+(the proof, the claim) is none.
+
+A trial as a line of `trials.jsonl` and as a row of `trajectory.csv`.
+
+Under `sigma` every field means what its source says. Under `race` the fields of the noise bar are
+null, and `decision.numbers` holds what the race went by (docs/reference/optimizer.md).
+"""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from math import sqrt
+from typing import Any
+
+from kept.core.edit import Edit
+from kept.core.event import StepRecords
+from kept.core.llm import PASSED
+from kept.core.objective import Objective
+from kept.core.proposal import Proposal, Skip
+from kept.core.rollout import Purpose
+from kept.core.schedules.coordinate import BASELINE, cycle_of, phase_of
+from kept.core.score import Evaluation
+from kept.core.verdict import Verdict
+from kept.gates.sigma import clears, within
+
+_NOTHING: Mapping[str, object] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a candidate came to on one split."""
+
+    loss: float | None
+    """None where nothing has an answer."""
+    std: float
+    """Of the means of whole sweeps."""
+    runs: tuple[float, ...]
+    """The mean of each sweep, in order."""
+    errored: int
+    """Rollouts that infrastructure left without an answer: they count for nothing."""
+    failed: int
+    """Rollouts that failed by the candidate's own fault: they count as the worst."""
+    asked: int
+    usd: float
+    metrics: Mapping[str, float]
+    """The mean of each measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What the incumbent is known by."""
+
+    train: float | None = None
+    holdout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One row of the record."""
+
+    number: int
+    """As `iter-NN` has it: 0 is the baseline."""
+    step: int
+    began: float
+    ended: float
+    cycle: int
+    phase: str
+    """`baseline`, `numeric`, `textual` or `demos`."""
+    nth: int
+    """Which of its phase, the first being 1."""
+    axis: str
+    """What it is about."""
+    about: Mapping[str, object]
+    """How the proposal came about, by its author."""
+    why: str
+    edits: tuple[Edit, ...]
+    """What was proposed; none where nothing was."""
+    candidate: str | None
+    incumbent: str
+    """What it was held against."""
+    base: int
+    """The trial that made the incumbent."""
+    verdict: Verdict
+    train: Swept | None
+    holdout: Swept | None
+    before: Best
+    after: Best
+    usd: float
+    """Of the whole trial: rollouts of both splits, the critic and the applier."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the baseline moved; the first one is where it begins."""
+        return self.phase == BASELINE or self.verdict.outcome == "keep"
+
+    @property
+    def seconds(self) -> float:
+        """From its first moment to its verdict."""
+        return max(0.0, self.ended - self.began)
+
+    @property
+    def label(self) -> str:
+        """As a line has it: `c1/n 2`."""
+        return f"c{self.cycle}/{self.phase[:1]} {self.nth}"
+
+
+@dataclass(slots=True)
+class Trials:
+    """Makes trials of steps, in their order."""
+
+    rows: list[Trial] = field(default_factory=list[Trial])
+    seed: dict[Purpose, Swept] = field(default_factory=dict[Purpose, Swept])
+    """What the seed came to by the most that was drawn of it, which trial 0 only began."""
+    _latest: dict[tuple[str, Purpose], Swept] = field(
+        default_factory=dict[tuple[str, Purpose], Swept]
+    )
+    """Of each candidate, by the most that was drawn of it."""
+    _made: dict[str, int] = field(default_factory=dict[str, int])
+    """The trial that made each incumbent."""
+    _best: Best = field(default_factory=Best)
+
+    @property
+    def baseline(self) -> Best:
+        """What the seed is known by, from the most that was drawn of it."""
+        train, holdout = self.seed.get("screen"), self.seed.get("decide")
+        return Best(train and train.loss, holdout and holdout.loss)
+
+    def known_of(self, trial: Trial) -> Best:
+        """Losses of the candidate of an accepted trial, by all draws while it led."""
+        known = trial.after
+        for row in self.rows[trial.number + 1 :]:
+            known = row.before
+            if row.accepted:
+                break
+        return known
+
+    def swept(self, trial: Trial, purpose: Purpose) -> Swept | None:
+        """The most that was drawn of the candidate of a trial; None where nothing was."""
+        return self._latest.get((trial.candidate or "", purpose))
+
+    def hear(self, step: StepRecords) -> Trial | None:
+        """The trial that a step is; None for what is none."""
+        self._learn(step)
+        label = step.opened.turn.phase
+        cycle = cycle_of(label)
+        if label != BASELINE and not cycle:
+            return None
+        closed = step.closed
+        shown = [e for e in closed.evaluations if e.candidate == closed.candidate]
+        train, holdout = _swept(shown, "screen"), _swept(shown, "decide")
+        before = self._before(step)
+        accepted = label == BASELINE or closed.verdict.outcome == "keep"
+        number = len(self.rows)
+        after = _moved(before, train, holdout) if accepted else before
+        reply = step.proposed.reply if step.proposed else None
+        phase = phase_of(label)
+        nth = sum(row.cycle == cycle and row.phase == phase for row in self.rows) + 1
+        trial = Trial(
+            number=number,
+            step=closed.step,
+            began=step.opened.t,
+            ended=closed.t,
+            cycle=cycle,
+            phase=phase,
+            nth=nth,
+            axis=_axis(step),
+            about=reply.about if isinstance(reply, Proposal | Skip) else _NOTHING,
+            why=reply.why if isinstance(reply, Proposal | Skip) else "",
+            edits=reply.edits if isinstance(reply, Proposal) else (),
+            candidate=closed.candidate,
+            incumbent=closed.incumbent,
+            base=self._made.get(closed.incumbent, 0),
+            verdict=closed.verdict,
+            train=train,
+            holdout=holdout,
+            before=before,
+            after=after,
+            usd=closed.spend.usd,
+        )
+        if accepted and closed.candidate is not None:
+            self._made[closed.candidate] = number
+        self._best = after
+        self.rows.append(trial)
+        return trial
+
+    def _learn(self, step: StepRecords) -> None:
+        """Remember the most that was drawn of each candidate: its first sweep is one of many."""
+        for shown in step.closed.evaluations:
+            swept = _swept([shown], shown.purpose)
+            if swept is None or swept.loss is None:
+                continue
+            key = (shown.candidate, shown.purpose)
+            known = self._latest.get(key)
+            if known is None or swept.asked > known.asked:
+                self._latest[key] = swept
+                if shown.candidate == step.started.seed:
+                    self.seed[shown.purpose] = swept
+
+    def _before(self, step: StepRecords) -> Best:
+        """What is known of the incumbent: by this step's own look at it, else by an earlier one."""
+        closed = step.closed
+        shown = [e for e in closed.evaluations if e.candidate == closed.incumbent]
+        if closed.incumbent == closed.candidate:
+            return Best()  # the baseline is held against nothing
+        return _moved(self._best, _swept(shown, "screen"), _swept(shown, "decide"))
+
+
+def _axis(step: StepRecords) -> str:
+    said = step.opened.turn.settings.get("axis")
+    if said is not None:
+        return str(said)
+    reply = step.proposed.reply if step.proposed else None
+    about = reply.about if isinstance(reply, Proposal | Skip) else _NOTHING
+    params = about.get("params")
+    if isinstance(params, Mapping):
+        return " + ".join(map(str, params))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # as its author says
+    return str(about.get("axis", ""))
+
+
+def _swept(shown: Sequence[Evaluation], purpose: Purpose) -> Swept | None:
+    found = next((e for e in shown if e.purpose == purpose), None)
+    if found is None or not found.asked:
+        return None
+    runs = tuple(tally.mean for _, tally in sorted(found.repeats.items()) if tally.n)
+    mean = sum(runs) / len(runs) if runs else 0.0
+    std = sqrt(sum((run - mean) ** 2 for run in runs) / len(runs)) if runs else 0.0
+    return Swept(
+        loss=found.loss,
+        std=std,
+        runs=runs,
+        errored=found.missing,
+        failed=found.failed,
+        asked=found.asked,
+        usd=found.usd,
+        metrics={name: tally.mean for name, tally in found.metrics.items() if tally.n},
+    )
+
+
+def _moved(best: Best, train: Swept | None, holdout: Swept | None) -> Best:
+    return Best(
+        best.train if train is None or train.loss is None else train.loss,
+        best.holdout if holdout is None or holdout.loss is None else holdout.loss,
+    )
+
+
+HEADER = (
+    *("trial_id", "timestamp", "cycle", "phase", "axis_target"),
+    *("train_mean", "train_std", "holdout_mean", "best_train", "best_holdout", "noise_bar"),
+    *("accepted", "trial_usd", "duration_sec"),
+)
+NONE = "—"
+"""What a row of the table has where a column does not apply."""
+
+PENALTIES: Mapping[str, str] = {"usd": "cost_per_usd", "seconds": "latency_per_sec"}
+"""What is charged, by the measure that it is charged for."""
+
+DIGITS = 6
+"""Of a loss: what is beyond them is rounding."""
+
+
+def stamp(t: float) -> str:
+    """A moment as these files write it."""
+    return datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def candidate_path(number: int) -> str:
+    """Where the candidate of a trial lies, if it was accepted."""
+    return f"candidates/iter-{number:02}.yaml"
+
+
+def row_of(trial: Trial, weights: Mapping[str, float], objective: Objective) -> dict[str, Any]:
+    """All that is to be known of a trial."""
+    return {
+        "trial_id": trial.number,
+        "timestamp": stamp(trial.began),
+        "cycle": trial.cycle,
+        "phase": trial.phase,
+        "axis_target": trial.axis or None,
+        "baseline_before_path": None if trial.phase == BASELINE else candidate_path(trial.base),
+        "proposal_source": _source(trial),
+        "edits": [asdict(edit) for edit in trial.edits],
+        "candidate_path": candidate_path(trial.number) if trial.accepted else None,
+        "repeats": len(trial.train.runs) if trial.train else None,
+        "train": _split(trial.train, weights, objective, trial.seconds),
+        "holdout": _split(trial.holdout, weights, objective, None),
+        "decision": decision_of(trial),
+        "study_state": _study(trial),
+    }
+
+
+def _source(trial: Trial) -> dict[str, Any] | None:
+    if trial.phase == BASELINE:
+        return None
+    return {"kind": trial.phase, **trial.about} if trial.about else {"kind": trial.phase}
+
+
+def _split(
+    swept: Swept | None,
+    weights: Mapping[str, float],
+    objective: Objective,
+    seconds: float | None,
+) -> dict[str, Any] | None:
+    if swept is None:
+        return None
+    told: dict[str, Any] = {
+        "report_summary": {
+            "pass_rate": _rounded(_percent(swept.metrics.get(PASSED))),
+            "average_scores": {
+                name: _rounded(value)
+                for name, value in swept.metrics.items()
+                if name not in (PASSED, objective.metric, *objective.own)
+            },
+        },
+        "loss_components": {
+            name: _rounded(swept.metrics[name]) for name in weights if name in swept.metrics
+        },
+        "penalty_components": {
+            PENALTIES[one.metric]: _rounded(one.rate * swept.metrics.get(one.metric, 0.0))
+            for one in objective.penalties
+        },
+        "loss": _rounded(swept.loss),
+        "loss_std": _rounded(swept.std),
+        "loss_runs": [_rounded(run) for run in swept.runs],
+        "errored_runs_excluded": swept.errored,
+        "failed_runs_scored_worst": swept.failed,
+        "rollouts": swept.asked,
+        "trial_usd": _rounded(swept.usd),
+    }
+    return told | ({} if seconds is None else {"duration_sec": round(seconds, 3)})
+
+
+def decision_of(trial: Trial) -> dict[str, Any]:
+    """Why it was accepted or not, with the figures that it was by."""
+    numbers, verdict = trial.verdict.numbers, trial.verdict
+    told: dict[str, Any] = {"accepted": trial.accepted, "outcome": verdict.outcome}
+    if trial.phase == BASELINE:
+        return told | {"reason": f"the baseline: {verdict.reason}"}
+    before = numbers.get("train_before", trial.before.train)
+    regression, bar = numbers.get("holdout_regression"), numbers.get("holdout_noise_bar")
+    gain, noise = numbers.get("gain"), numbers.get("noise_bar")
+    held = None if regression is None or bar is None else within(regression, bar)
+    told |= {
+        "best_train_mean_before": _rounded(before),
+        "train_mean": _rounded(numbers.get("train", trial.train.loss if trial.train else None)),
+        "train_std": _rounded(numbers.get("train_std", trial.train.std if trial.train else None)),
+        "train_improvement": _rounded(gain if noise is not None else _gained(trial)),
+        "pooled_train_std": _rounded(numbers.get("pooled_std")),
+        "accept_sigma": numbers.get("accept_sigma"),
+        "noise_bar": _rounded(noise),
+        "improvement_clears_noise": None if gain is None or noise is None else clears(gain, noise),
+        "holdout_mean": _rounded(
+            numbers.get("holdout", trial.holdout.loss if trial.holdout else None)
+        ),
+        "best_holdout_mean_before": _rounded(numbers.get("holdout_before", trial.before.holdout)),
+        "holdout_regression": _rounded(regression),
+        "holdout_noise_bar": _rounded(bar),
+        "holdout_within_noise": held,
+        "code": verdict.code,
+        "numbers": {name: _rounded(value) for name, value in numbers.items()},
+        "reason": verdict.reason,
+    }
+    return told
+
+
+def _gained(trial: Trial) -> float | None:
+    if trial.train is None or trial.train.loss is None or trial.before.train is None:
+        return None
+    return trial.before.train - trial.train.loss
+
+
+def _study(trial: Trial) -> dict[str, Any]:
+    numeric = trial.phase == "numeric"
+    return {
+        "cycle": trial.cycle,
+        "phase": trial.phase,
+        "numeric_study_id": trial.about.get("numeric_study_id") if numeric else None,
+        "tpe_n_observations_this_study": trial.about.get("observations") if numeric else None,
+        "best_trial_id": trial.number if trial.accepted else trial.base,
+    }
+
+
+def csv_of(trials: Sequence[Trial]) -> str:
+    """The whole table, for plotting."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADER)
+    writer.writerows(map(_columns, trials))
+    return text.getvalue()
+
+
+def _columns(trial: Trial) -> list[str]:
+    noise = trial.verdict.numbers.get("noise_bar")
+    return [
+        str(trial.number),
+        stamp(trial.began),
+        str(trial.cycle),
+        trial.phase,
+        trial.axis or NONE,
+        _figure(trial.train.loss if trial.train else None),
+        _figure(trial.train.std if trial.train else None),
+        _figure(trial.holdout.loss if trial.holdout else None),
+        _figure(trial.after.train),
+        _figure(trial.after.holdout),
+        NONE if noise is None else _figure(noise),
+        str(trial.accepted).lower(),
+        f"{trial.usd:.4f}",
+        f"{trial.seconds:.1f}",
+    ]
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else share * 100

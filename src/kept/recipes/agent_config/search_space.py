@@ -1,0 +1,296 @@
+"""Weights of a hybrid search: they sum to 1, so that one moves the others.
+
+Where one has an axis, the other two share what it leaves as they do now. Where two have, the third
+is what they leave. Three cannot have axes of their own.
+
+The values of an agent that a search may move: resolved, and each end of them tried.
+
+The axes of an optimizer on an agent: what each stands for, and that it can be moved.
+
+Each axis is tried before anything is spent: it is set to its ends, or to each of its choices, the
+agent is read again, and the value must have come to the agent.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar, cast
+
+from pydantic import BaseModel
+
+from kept.core.artifact import Locator, Value
+from kept.models.providers import REFERENCE
+from kept.proposers.numeric.space import Axis, Choices, Numbers, Point, Rest, Space
+from kept.proposers.text_units import TextAxis
+from kept.recipes.agent_config.spec.optimizer import (
+    BLOCK,
+    AxesSpec,
+    DemosAxisSpec,
+    NumericAxisSpec,
+    TextualAxisSpec,
+)
+from kept.recipes.agent_config.spec.read import ReadAgent
+from kept.recipes.agent_config.spec.tools import HierarchicalDocumentToolSpec
+from kept.recipes.agent_config.tunable import (
+    UNSET,
+    WEIGHTS,
+    Found,
+    is_whole,
+    look,
+    text_of,
+    texts_of,
+    try_edits,
+    why_not,
+)
+from kept.spec.locate.tree import Part, locate_or_insert, parse_path, read_value, show_path
+from kept.spec.source import Source, kind_of
+from kept.spec.validate import said, section
+from kept.spec.yaml import Loc
+
+
+class Weighed(NamedTuple):
+    """An axis, as far as weights need to know it."""
+
+    here: Loc
+    """Where the block names it."""
+    parts: tuple[Part, ...]
+    loc: Loc
+    axis: Axis
+
+
+def rests_of(read: ReadAgent, rows: Sequence[Weighed]) -> tuple[Rest, ...] | None:
+    """What follows the axes on weights; None, and reports, where nothing can."""
+    groups: dict[Loc, list[int]] = {}
+    for at, row in enumerate(rows):
+        if row.loc[0] == "tools" and row.loc[-1] in WEIGHTS:
+            groups.setdefault(row.loc[:-1], []).append(at)
+    rests = [_rest(read, rows, group) for group in groups.values()]
+    found = tuple(rest for rest in rests if rest is not None)
+    return found if len(found) == len(rests) else None
+
+
+def _rest(read: ReadAgent, rows: Sequence[Weighed], group: list[int]) -> Rest | None:
+    first = rows[group[0]]
+    tool = read.agent.spec.tools[int(first.loc[1])]
+    assert isinstance(tool, HierarchicalDocumentToolSpec)
+    keys = [str(rows[at].loc[-1]) for at in group]
+    others = [key for key in WEIGHTS if key not in keys]
+    now = [float(getattr(tool, key)) for key in others]
+    most = sum(_most(rows[at].axis) for at in group)
+    reason = None
+    if not _hybrid(rows, first, tool):
+        reason = f"`search_mode: {tool.search_mode}` has no use for it"
+    elif not others:
+        reason = "all three weights have axes, and they sum to 1: leave one to follow the others"
+    elif len(group) == 1 and not any(now):
+        reason = f"{_and(others)} are 0, and cannot share what it leaves: give one of them a weight"
+    elif len(group) == 2 and most > 1 + 1e-9:
+        reason = f"the greatest {_and(keys)} sum to {most:g}, and leave nothing for `{others[0]}`"
+    if reason:
+        read.source.report(first.here, f"`{show_path(first.parts)}` cannot be tuned: {reason}")
+        return None
+    shares = [value / sum(now) for value in now] if len(group) == 1 else [1.0]
+    paths = [show_path((*first.parts[:-1], key)) for key in others]
+    members = zip([first.axis.file] * len(paths), paths, shares, strict=True)
+    return Rest(tuple(group), tuple(members))
+
+
+def _hybrid(rows: Sequence[Weighed], weight: Weighed, tool: HierarchicalDocumentToolSpec) -> bool:
+    """Whether weights count, be it only at some points of the search."""
+    if tool.search_mode == "hybrid":
+        return True
+    modes = [row.axis.domain for row in rows if row.loc == (*weight.loc[:-1], "search_mode")]
+    return any(isinstance(mode, Choices) and mode.holds("hybrid") for mode in modes)
+
+
+def _most(axis: Axis) -> float:
+    domain = axis.domain
+    if isinstance(domain, Choices):
+        return max(float(value) for value in domain.values)
+    return domain.high
+
+
+def _and(keys: Sequence[str]) -> str:
+    return " and ".join(f"`{key}`" for key in keys)
+
+
+class Row(NamedTuple):
+    """An axis of the block, and what it stands for."""
+
+    here: Loc
+    spec: NumericAxisSpec
+    parts: tuple[Part, ...]
+    loc: Loc
+    axis: Axis
+    start: Value
+
+
+def space_of(
+    read: ReadAgent, specs: Iterable[tuple[int, NumericAxisSpec]]
+) -> tuple[Space, Point] | None:
+    """The space of the axes and where the agent stands in it; None, and reports, without one."""
+    rows: list[Row] = []
+    for number, spec in specs:
+        row = _row(read, (*BLOCK, "axes", "numeric", number), spec)
+        if row is None:
+            continue
+        if row.loc in [other.loc for other in rows]:
+            read.source.report((*row.here, "path"), f"`{spec.path}` has two axes")
+            continue
+        rows.append(row)
+    weighed = [Weighed((*row.here, "path"), row.parts, row.loc, row.axis) for row in rows]
+    rests = rests_of(read, weighed)
+    if not rows or rests is None:
+        return None
+    space = Space(tuple(row.axis for row in rows), rests)
+    start = tuple(row.start for row in rows)
+    for at in range(len(rows)):
+        _try(read, rows, at, space)
+    return space, start
+
+
+def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
+    loc = (*here, "path")
+    parts = parse_path(spec.path)
+    found = parts if isinstance(parts, str) else look(read.agent.spec, parts)
+    if isinstance(found, str) or isinstance(parts, str):
+        read.source.report(loc, str(found))
+        return None
+    if found.value is not None and not isinstance(found.value, str | int | float):
+        read.source.report(loc, f"`{spec.path}` is no single value")
+        return None
+    if reason := why_not(read.agent.spec, found.loc):
+        read.source.report(loc, f"`{spec.path}` cannot be tuned: {reason}")
+        return None
+    value = _present(read, found)
+    if value is None:
+        message = f"`{spec.path}` has no value to begin from"
+        read.source.report(loc, message, "write one into the agent.yaml")
+        return None
+    domain = _domain(spec, found)
+    if isinstance(domain, Numbers) and is_whole(found.kind) and not domain.whole:
+        message = f"`{spec.path}` takes whole numbers: {_why_not_whole(spec)}"
+        read.source.report(here, message)
+        return None
+    if not domain.holds(value):
+        message = f"it is {kind_of(value)} now, {_outside(domain)}"
+        hint = "a search begins where the agent is: let the axis hold that"
+        read.source.report(here, message, hint)
+        return None
+    file = read.place.path.name
+    written = read_value(file, read.agent.texts[file], spec.path)
+    if isinstance(written, str) and REFERENCE.search(written):
+        message = f"`{spec.path}` stands as `{written}`, and setting it would put that out of use"
+        read.source.report(loc, message, "write the value itself to have it tuned")
+        return None
+    return Row(here, spec, parts, found.loc, Axis(file, spec.path, domain, value), value)
+
+
+def _present(read: ReadAgent, found: Found) -> Value | None:
+    """The value as it counts, also where nobody says it."""
+    spec, last = read.agent.spec, str(found.loc[-1])
+    value: Value | None = found.value
+    if found.loc[0] == "tools" and found.loc[2] == "model":
+        # a prompt is answered by the agent's own model, unless it says
+        own = getattr(spec.tools[int(found.loc[1])], "model", None)
+        value = getattr(own or spec.model, last)
+    if value is None and last == "max_turns":
+        return spec.max_turns
+    return UNSET.get(last) if value is None else value
+
+
+def _domain(spec: NumericAxisSpec, found: Found) -> Numbers | Choices:
+    if spec.choosing:
+        return Choices(spec.values)
+    low, high = spec.values
+    ends_whole = all(float(end).is_integer() for end in (low, high, spec.step or 1))
+    whole = spec.type == "int" or (spec.type is None and ends_whole and is_whole(found.kind))
+    return Numbers(low, high, whole, spec.log, spec.step)
+
+
+def _why_not_whole(spec: NumericAxisSpec) -> str:
+    if spec.type == "float":
+        return "leave `type` out, or write int"
+    return "its range, and its step if it has one, are whole"
+
+
+def _outside(domain: Numbers | Choices) -> str:
+    if isinstance(domain, Choices):
+        return "which is none of the choices"
+    kind = "whole number" if domain.whole else "number"
+    return f"which is no {kind} from {domain.low:g} to {domain.high:g}"
+
+
+def _try(read: ReadAgent, rows: Sequence[Row], at: int, space: Space) -> None:
+    """Set an axis to its ends, or to each of its choices, and see it come to the agent."""
+    row, domain = rows[at], rows[at].axis.domain
+    ends = (domain.at(0.0), domain.at(1.0)) if isinstance(domain, Numbers) else domain.values
+    here = (*row.here, "range" if row.spec.range is not None else "choices")
+    alone = _alone(space, at)
+    for value in ends:
+        point = tuple(value if n == at else other.start for n, other in enumerate(rows))
+        edits = [edit for edit in space.edits(point) if edit.key in alone]
+        agent = try_edits(read, edits)
+        if isinstance(agent, str):
+            read.source.report(here, f"{kind_of(value)} cannot be: {agent}")
+            continue
+        got = look(agent.spec, row.parts)
+        if not isinstance(got, Found) or got.value != value:
+            _report_stuck(read, row, value)
+            return
+
+
+def _alone(space: Space, at: int) -> set[str]:
+    """The paths that go together with one axis."""
+    found = {space.axes[at].path}
+    for rest in space.rests:
+        if at in rest.leaders:
+            found |= {path for _, path, _ in rest.members}
+            found |= {space.axes[leader].path for leader in rest.leaders}
+    return found
+
+
+def _report_stuck(read: ReadAgent, row: Row, value: Value) -> None:
+    where = read.source.where(row.loc)
+    over = f", because `{where}` counts" if where.startswith("--") else ""
+    message = f"{kind_of(value)} is written into the file and does not come to the agent{over}"
+    read.source.report((*row.here, "path"), message, "leave one of them out" if over else None)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """Everything of an agent that may change."""
+
+    numeric: Space | None
+    start: Point
+    """Where the agent stands."""
+    textual: tuple[TextAxis, ...]
+    demos: TextAxis | None
+    """The text that examples are put at the end of."""
+    locate: Locator = locate_or_insert
+
+
+def axes_of(read: ReadAgent, spec: AxesSpec | None = None) -> Axes:
+    """The axes, with reports; without a spec, those of the block that are right in themselves."""
+    source, loc = read.source, (*BLOCK, "axes")
+    numeric = enumerate(spec.numeric) if spec else _rows(source, "numeric", NumericAxisSpec)
+    textual = enumerate(spec.textual) if spec else _rows(source, "textual", TextualAxisSpec)
+    demos = spec.demos if spec else section(source, (*loc, "demos"), DemosAxisSpec)
+    found = space_of(read, numeric)
+    return Axes(
+        found[0] if found else None,
+        found[1] if found else (),
+        texts_of(read, textual),
+        text_of(read, (*loc, "demos"), demos) if demos else None,
+    )
+
+
+def _rows(source: Source, kind: str, model: type[M]) -> Iterator[tuple[int, M]]:
+    """The axes of a kind that are right in themselves, each with its place."""
+    given = said(source, (*BLOCK, "axes", kind))
+    for number in range(len(cast("list[object]", given)) if isinstance(given, list) else 0):
+        row = section(source, (*BLOCK, "axes", kind, number), model)
+        if row is not None:
+            yield number, row

@@ -1,0 +1,227 @@
+"""The models that an agent.yaml names: its own, its judges', and the one that embeds.
+
+The texts that an agent.yaml names: from a candidate where it has them, else from the disk.
+
+Kinds of values that only an agent.yaml has.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from kept.core.artifact import is_safe_path
+from kept.core.llm import Effort
+from kept.errors import Problem
+from kept.models.providers import ModelConfig, check_provider
+from kept.spec.paths import near_file
+from kept.spec.shared_sections import reference
+from kept.spec.source import Source, shown
+from kept.spec.validate import Count, Finite, SpecModel, Text
+from kept.spec.yaml import Loc, YamlFault, read_yaml
+
+AuthProvider = Literal["api_key", "oauth_token", "bedrock", "vertex", "foundry", "custom"]
+
+NEVER_ASKED = ("oauth_token", "bedrock", "vertex", "foundry")
+"""Ways to be let in by Anthropic that Kept has not; it sends a key."""
+
+
+class LlmDefaults(SpecModel):
+    """What a config.yaml says of a provider, for the models that do not say it themselves."""
+
+    provider: Annotated[Text, AfterValidator(check_provider)]
+    name: Text | None = None
+    temperature: Annotated[Finite, Field(ge=0, le=2)] | None = 0.3
+    max_tokens: Count | None = 1000
+    top_p: Annotated[Finite, Field(ge=0, le=1)] | None = None
+    endpoint: Text | None = None
+    api_key: Annotated[Text | None, BeforeValidator(reference)] = None
+    """`${NAME}`; by default the variable that the provider is known by."""
+    api_version: Text | None = None
+    auth_provider: AuthProvider | None = None
+
+
+class LlmSpec(LlmDefaults):
+    """One model: where it is and how it is asked."""
+
+    # not in a dump where nobody sets it, of which the hashes of runs are made
+    cache: Annotated[bool | None, Field(exclude_if=lambda given: given is None)] = None
+    """Whether replies are cached for other runs; by default for the critic and the applier."""
+    name: Text  # pyright: ignore[reportGeneralTypeIssues, reportIncompatibleVariableOverride] # frozen, and narrower
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """What a provider needs, or has no use for."""
+        provider = said.get("provider")
+        if provider == "azure_openai" and said.get("endpoint", "") is None:
+            yield "`endpoint` is missing: it says where your Azure resource is"
+        if said.get("api_version") is not None and provider not in (None, "azure_openai"):
+            yield "`api_version` goes with `provider: azure_openai`"
+        if said.get("auth_provider") is not None and provider not in (None, "anthropic"):
+            yield "`auth_provider` goes with `provider: anthropic`"
+
+    @property
+    def full_name(self) -> str:
+        """`provider/model`."""
+        return f"{self.provider}/{self.name}"
+
+    def config(
+        self, folder: Path, *, timeout: float = 300.0, effort: Effort | None = None
+    ) -> ModelConfig:
+        """The same for those who call it; paths begin in a folder."""
+        return ModelConfig(
+            provider=self.provider,
+            model=self.name,
+            base_url=_address(self.provider, self.endpoint),
+            api_key=self.api_key,
+            api_version=self.api_version,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens,
+            effort=effort,
+            timeout=timeout,
+            cache=self.cache,
+            folder=folder,
+        )
+
+
+def _address(provider: str, endpoint: str | None) -> str | None:
+    if endpoint is None or provider != "ollama" or urlsplit(endpoint).path.strip("/"):
+        return endpoint
+    # what others call its endpoint is the server; chat is spoken below
+    return f"{endpoint.rstrip('/')}/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """What an agent is told before anything else, and what is said about that text."""
+
+    text: str
+    version: str
+    """As its head says, else made of its content."""
+    about: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Author, description, tags and what else the head says."""
+
+
+class Texts:
+    """Reads files by the names that an agent.yaml has for them."""
+
+    def __init__(self, source: Source, given: Mapping[str, str]) -> None:
+        self._source = source
+        self._given = given
+        self.read: dict[str, str] = {}
+        """Those inside the folder, by their relative paths."""
+
+    def get(self, loc: Loc, name: str) -> str | None:
+        """The text of a file; None, and a report, where it cannot be had."""
+        path = clean(name)
+        text = self._given[path] if path in self._given else self._from_disk(loc, name)
+        if text is not None and is_safe_path(path):
+            self.read[path] = text
+        return text
+
+    def _from_disk(self, loc: Loc, name: str) -> str | None:
+        path = self._source.folder / name
+        try:
+            return path.read_text(encoding="utf-8-sig")
+        except OSError as error:
+            hint = None if path.exists() else near_file(path)
+            self._source.report(loc, f"cannot read `{name}`: {error.strerror}", hint)
+        except UnicodeDecodeError:
+            self._source.report(loc, f"`{name}` is not UTF-8 text")
+        return None
+
+
+def clean(name: str) -> str:
+    """A path without what it does not need: `./a.md` is `a.md`."""
+    return Path(name).as_posix()
+
+
+def check_there(source: Source, loc: Loc, name: str, *, folder: bool = False) -> None:
+    """Report a file that is named and is not there; `folder` says that it may be one."""
+    path = source.folder / name
+    if folder and any(sign in name for sign in "*?["):
+        if not any(source.folder.glob(name)):
+            source.report(loc, f"`{name}` matches nothing")
+    elif not path.exists():
+        source.report(loc, f"there is no file `{name}`", near_file(path))
+    elif path.is_dir() and not folder:
+        source.report(loc, f"`{name}` is a folder, where a file was expected")
+
+
+def instructions_of(source: Source, name: str, text: str) -> Instructions:
+    """The text of a file without its head; a head that is not YAML is reported."""
+    head, body = _split(text)
+    about: dict[str, Any] = {}
+    if head is not None:
+        try:
+            data = read_yaml(head).data
+        except YamlFault as fault:
+            where = f"{shown(source.folder / name)}:{fault.line + 1}"
+            source.problems.append(
+                Problem(where, "", f"the head is not YAML: {fault.message}", fault.hint)
+            )
+            data = {}
+        if isinstance(data, dict):
+            about = cast("dict[str, Any]", data)
+        else:
+            # prose between two rules
+            body = text
+    version = about.pop("version", None)
+    return Instructions(body, _auto(body) if version is None else str(version), about)
+
+
+def inline_of(text: str) -> Instructions:
+    """A text that stands in the agent.yaml itself."""
+    return Instructions(text, _auto(text))
+
+
+def _split(text: str) -> tuple[str | None, str]:
+    """What stands between two lines of dashes at the top, and the rest."""
+    lines = text.splitlines(keepends=True)
+    if not lines or lines[0].rstrip() != "---":
+        return None, text
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() == "---":
+            return "".join(lines[1:number]), "".join(lines[number + 1 :]).lstrip("\r\n")
+    return None, text
+
+
+def _auto(text: str) -> str:
+    return f"auto-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def not_blank(text: str) -> str:
+    """A text that says something."""
+    if not text.strip():
+        raise ValueError("blank, where a text was expected")
+    return text
+
+
+def _below(text: str) -> str:
+    if not is_safe_path(text.rstrip("/")):
+        raise ValueError(f"`{text}` is not a path below the agent's folder")
+    return text.rstrip("/")
+
+
+Words = Annotated[Text, AfterValidator(not_blank)]
+Below = Annotated[Text, AfterValidator(_below)]
+"""A path below the folder of the agent."""
+Share = Annotated[Finite, Field(ge=0, le=1)]
+Loose = dict[str, Any]
+"""A mapping that is carried as it stands."""
+
+
+def one_of(said: Mapping[str, Any], keys: Sequence[str]) -> str | None:
+    """What is wrong where just one of some keys should be there; None when it is."""
+    if not set(keys) <= said.keys():
+        return None
+    given = [key for key in keys if said[key] is not None]
+    names = " or ".join(f"`{key}`" for key in keys)
+    if len(given) == 1:
+        return None
+    return f"give {names}" if not given else f"give {names}, not both"

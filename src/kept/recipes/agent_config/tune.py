@@ -1,0 +1,512 @@
+"""What a command line says of a run that tunes an agent, instead of the file.
+
+Coordinate descent: an agent.yaml whose numbers and texts are tuned in turn.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.artifact import Artifact, Rules
+from kept.core.budget import Budget
+from kept.core.case import Cases
+from kept.core.guards import copy_guard
+from kept.core.objective import Objective, OwnMeasure, Penalty
+from kept.core.plan import COORDINATE, GATE_WHY, Plan
+from kept.core.ports import Gate, Guard, Proposer
+from kept.core.schedules.coordinate import Coordinate, Phase
+from kept.core.text import count
+from kept.errors import Problem, SetupError, SpecError
+from kept.evaluators.scorers.composite import LOSS, WeightedLoss
+from kept.gates.race import Race
+from kept.gates.screen import Screen
+from kept.gates.sigma import Sigma
+from kept.models.providers import ModelConfig
+from kept.models.roles import Role, is_free, probes_of, unbounded
+from kept.proposers.few_shot import LAYOUT, Shots
+from kept.proposers.numeric.search import Numeric
+from kept.proposers.variants import SEED_ALONE
+from kept.recipes.agent_config.compile import (
+    WORKERS,
+    agent_warnings,
+    check_agent,
+    models_of,
+    named_files,
+    plan_of,
+)
+from kept.recipes.agent_config.cost import configs_of, coordinate_of, expected, reachable
+from kept.recipes.agent_config.critics import HELPER_FILES, Critics, read_critics
+from kept.recipes.agent_config.guards import OnlyAxes, WithoutExamples
+from kept.recipes.agent_config.outputs.folder import Tuned, TuningFolder
+from kept.recipes.agent_config.search_space import Axes, axes_of
+from kept.recipes.agent_config.spec.common import clean
+from kept.recipes.agent_config.spec.config import shown_settings
+from kept.recipes.agent_config.spec.optimizer import (
+    BLOCK,
+    WARM_UP,
+    OptimizerSpec,
+    PhaseSpec,
+    block_problems,
+    cases_of,
+    optimizer_of,
+    optimizer_warnings,
+)
+from kept.recipes.agent_config.spec.read import ReadAgent, read_agent
+from kept.recipes.agent_config.splits import split_warnings, splits_of
+from kept.recipes.base import Compiled
+from kept.recipes.evaluate.compile import Wanted
+from kept.recipes.race_choice import default_gate, race_of, with_race
+from kept.recipes.task.make_coding_agent import hash_of
+from kept.recipes.task.spec import RaceSpec
+from kept.spec.source import set_by
+from kept.spec.yaml import Loc
+from kept.store.home import Home
+
+LIMITS = ("max_cycles", "max_minutes", "max_usd", "allow_unpriced")
+"""What a run may be given more or less of when it goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """None leaves a thing to the file."""
+
+    max_cycles: int | None = None
+    max_minutes: float | None = None
+    max_usd: float | None = None
+    numeric_max_trials: int | None = None
+    numeric_patience: int | None = None
+    textual_max_trials: int | None = None
+    textual_patience: int | None = None
+    repeats: int | None = None
+    accept_sigma: float | None = None
+    seed: int | None = None
+    output: str | None = None
+    """Where its files go; a folder."""
+    allow_unpriced: bool | None = None
+    """Go on where `max_usd` cannot be enforced for want of a price, with a warning."""
+
+    @classmethod
+    def of(cls, fact: object, moved: Callable[[Path], Path]) -> "Tuning":
+        """As a run was asked, from the fact that it began with; paths may have `moved` since."""
+        asked = cls(**cast("Mapping[str, Any]", fact))
+        place = asked.output
+        return asked if place is None else replace(asked, output=str(moved(Path(place))))
+
+    def renewed(self, asked: "Tuning") -> "Tuning":
+        """As a run was asked, with limits that its resume sets anew; all else is refused."""
+        given = {name: value for name, value in asdict(asked).items() if value is not None}
+        fixed = [name for name in given if name not in LIMITS]
+        if fixed:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in fixed)
+            raise SetupError(
+                f"{flags} cannot change in a run that goes on", hint="start another run with it"
+            )
+        return replace(self, **given)
+
+    def over(self, spec: OptimizerSpec) -> OptimizerSpec:
+        """The block with what was said besides laid over it."""
+        names = ("max_cycles", "max_minutes", "max_usd", "repeats", "accept_sigma", "seed")
+        said = {n: v for n in names if (v := getattr(self, n)) is not None}
+        for name in ("accept_sigma", "repeats"):
+            if name in said:
+                _check_sigma(f"--{name.replace('_', '-')}", spec)
+                said |= {"gate": "sigma", "gate_by": f"--{name.replace('_', '-')}"}
+        return replace(
+            spec,
+            **said,
+            numeric_phase=self._phase(spec.numeric_phase, "numeric"),
+            textual_phase=self._phase(spec.textual_phase, "textual"),
+        )
+
+    def _phase(self, phase: PhaseSpec, name: str) -> PhaseSpec:
+        given = {
+            key: value
+            for key in ("max_trials", "patience")
+            if (value := getattr(self, f"{name}_{key}")) is not None
+        }
+        return phase.model_copy(update=given) if given else phase
+
+
+def _check_sigma(flag: str, spec: OptimizerSpec) -> None:
+    """Refuse a flag of `sigma` where the file names the race."""
+    if spec.gate == "race" and spec.gate_by:
+        raise SetupError(
+            f"{flag} is of `gate: sigma`, and the agent.yaml names `{spec.gate_by}`",
+            hint=f"leave {flag} out, or take `{spec.gate_by}` out of the file",
+        )
+
+
+def told(spec: OptimizerSpec) -> dict[str, Any]:
+    """The block as it is written down: nested as its source has it, defaults and all."""
+    phases = ("numeric_phase", "textual_phase", "demos_phase")
+    return {
+        "loss_weights": dict(spec.loss),
+        "penalties": spec.penalties.model_dump(),
+        "axes": spec.axes.model_dump(exclude_none=True),
+        "gate": spec.gate,
+        "repeats": spec.repeats,
+        "accept_sigma": spec.accept_sigma,
+        "min_delta": spec.min_delta,
+        "max_errored_fraction": spec.max_errored_fraction,
+        "min_confidence": spec.min_confidence,
+        "numeric_convergence_eps": spec.numeric_convergence_eps,
+        "budget": {
+            "global": {
+                "max_cycles": spec.max_cycles,
+                "max_minutes": spec.max_minutes,
+                "max_usd": spec.max_usd,
+                "max_rollouts": spec.max_rollouts,
+            },
+            **{name: getattr(spec, name).model_dump() for name in phases},
+        },
+        "holdout_eval_policy": spec.holdout_eval_policy,
+        "min_holdout_cases": spec.min_holdout_cases,
+    }
+
+
+FLOORS = (-0.2, 0.0, 0.05, 0.1)
+"""What a trial must show on so many passes over the train cases, in deviations of one draw."""
+
+PASSES = 8
+"""Over what leads, on train cases: a whole phase is held against the same draws of it."""
+
+PATIENCE = 1.2
+"""Of a race with a trial: as in a careful one, for there are few of them."""
+
+RESULTS = Path("results", "optimizer")
+"""Where its files go, beside the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTuning:
+    """An agent.yaml with all that is said of tuning it, in order."""
+
+    read: ReadAgent
+    """With the cases of all splits."""
+    spec: OptimizerSpec
+    axes: Axes
+    cases: Cases
+    files: tuple[str, ...] = ()
+    """What the agent names beside its agent.yaml."""
+    unpriced: tuple[str, ...] = ()
+    """Models without a price, for which `max_usd` is not enforced."""
+
+
+def read_tuning(path: Path, overrides: Sequence[str], tuning: Tuning) -> ReadTuning:
+    """Look at all of it; raises `SpecError` with everything that is wrong."""
+    try:
+        read = read_agent(path, overrides, partial=True)
+    except SpecError as error:
+        raise _all_of(error, block_problems(path, overrides)) from None
+    spec = optimizer_of(read)
+    spec = spec and tuning.over(spec)
+    axes = axes_of(read, spec.axes if spec else None)
+    about_cases = spec or cases_of(read)
+    found = splits_of(read, about_cases) if about_cases else None
+    cases, specs = found or (Cases(), read.cases)
+    files = named_files(replace(read, cases=(*read.cases, *specs)))
+    read = replace(read, cases=specs)
+    critics, wrong = None, tuple[Problem, ...]()
+    try:
+        critics = _critics(read, axes, writes=False)
+    except SpecError as error:
+        wrong = error.problems
+    limited = spec is not None and spec.max_usd is not None
+    unpriced = _check_money(read, axes, critics, tuning) if limited else ()
+    try:
+        check_agent(read, cases=found is not None)
+    except SpecError as error:
+        raise _all_of(error, wrong) from None
+    if wrong:
+        raise SpecError(wrong)
+    assert spec is not None, "else there was a problem"
+    return ReadTuning(read, spec, axes, cases, files, unpriced)
+
+
+def _all_of(error: SpecError, more: Sequence[Problem]) -> SpecError:
+    """The same error with further problems; none is told twice."""
+    told = {problem.message for problem in error.problems}
+    return SpecError([*error.problems, *(one for one in more if one.message not in told)])
+
+
+def compile_coordinate(
+    path: Path,
+    overrides: Sequence[str] = (),
+    began: str = "",
+    *,
+    tuning: Tuning | None = None,
+    workers: int | None = None,
+    writes: bool = True,
+) -> Compiled:
+    """The plan of an agent that is to be tuned; raises `SpecError` with all that is wrong.
+
+    Critic and applier are put into the project, unless nothing is to be written.
+    """
+    tuning = tuning or Tuning()
+    of = read_tuning(path, overrides, tuning)
+    read, spec, axes, cases = of.read, of.spec, of.axes, of.cases
+    weighed = [name for name, weight in spec.loss.items() if weight]
+    plan = plan_of(read, Wanted(), overrides, needed=weighed)
+    critics = _critics(read, axes, writes=writes)
+    at_once = workers or read.agent.spec.execution.parallel_test_cases or WORKERS
+    models = [config for agent in reachable(read, axes) for config in configs_of(read, agent)]
+    plan = replace(
+        plan,
+        recipe=COORDINATE,
+        rules=Rules({name: Artifact(name) for name in sorted({file for file, _ in _places(axes)})}),
+        cases=cases,
+        scorer=WeightedLoss(plan.scorer, spec.loss),
+        objective=_objective(spec, len(cases.train)),
+        proposers=(SEED_ALONE, *_proposers(of, critics)),
+        schedule=Coordinate(phases_of(spec, axes), spec.max_cycles, perfect=0.0),
+        guards=_guards(read, axes, cases),
+        budget=Budget(
+            max_minutes=spec.max_minutes,
+            max_usd=None if of.unpriced else spec.max_usd,
+            max_rollouts=spec.max_rollouts,
+        ),
+        locate=axes.locate,
+        workers=at_once,
+        random_seed=spec.seed,
+        priced=not all(map(is_free, models)),
+        probes=probes_of(models, _helper_configs(critics)),
+        facts={**plan.facts, **_facts(of, tuning), **_helper_facts(critics)},
+    )
+    gate, why = _gate(of, plan, began)
+    # a run that decides by another rule is another run; how long it may go on is no part of it
+    rule = {k: v for k, v in told(spec).items() if k != "budget"}
+    inputs = plan.inputs if critics is None else {**plan.inputs, **critics.inputs}
+    inputs = {**inputs, "optimizer": hash_of(repr(rule)), "gate": hash_of(repr(gate))}
+    facts = {**plan.facts, GATE_WHY: why}
+    plan = with_race(replace(plan, gate=gate, inputs=inputs, facts=facts))
+    plan = replace(plan, views=(partial(TuningFolder, _tuned(of, plan, critics, tuning)),))
+    about_critics = critics.warnings if critics else ()
+    warnings = (*agent_warnings(read), *about_critics, *_warnings(of, plan))
+    return Compiled(plan, tuple(dict.fromkeys(warnings)))
+
+
+def phases_of(spec: OptimizerSpec, axes: Axes) -> tuple[Phase, ...]:
+    """The kinds of changes that there is anything for."""
+    found: list[Phase] = []
+    if axes.numeric is not None:
+        limits = spec.numeric_phase
+        # patience is with a search that has something to go by, and none is needed before that
+        least = min(WARM_UP + limits.patience, limits.max_trials)
+        found.append(Phase("numeric", "numeric", limits.max_trials, limits.patience, least))
+    if axes.textual:
+        limits = spec.textual_phase
+        paths = tuple(axis.path for axis in axes.textual)
+        # each axis has its turn before the phase may be called dry
+        least = min(len(paths), limits.max_trials)
+        phase = Phase("textual", "critique", limits.max_trials, limits.patience, least, paths)
+        found.append(phase)
+    if axes.demos is not None:
+        limits = spec.demos_phase
+        found.append(Phase("demos", "demos", limits.max_trials, limits.patience))
+    return tuple(found)
+
+
+def _facts(of: ReadTuning, tuning: Tuning) -> dict[str, object]:
+    """What a reader of the run, and its resume, want to know."""
+    place = tuning.output or str(of.read.place.folder.resolve() / RESULTS)
+    return {
+        COORDINATE: asdict(tuning),
+        "optimizer": told(of.spec),
+        "phases": [asdict(phase) for phase in phases_of(of.spec, of.axes)],
+        "results": place,
+        "named": tuning.output is not None,
+    }
+
+
+def _critics(read: ReadAgent, axes: Axes, *, writes: bool) -> Critics | None:
+    """Critic and applier, where there are texts for them."""
+    if not axes.textual:
+        return None
+    home = Home.find(read.place.folder)
+    if writes:
+        home.make()
+    return read_critics(read, home.path, writes=writes)
+
+
+def _helper_configs(critics: Critics | None) -> list[tuple[Role, ModelConfig]]:
+    if critics is None:
+        return []
+    return [("critic", critics.critic.config), ("applier", critics.applier.config)]
+
+
+def _helper_facts(critics: Critics | None) -> dict[str, object]:
+    return {"helpers": _helpers(critics), HELPER_FILES: critics.files if critics else {}}
+
+
+def _helpers(critics: Critics | None) -> dict[str, dict[str, str]]:
+    both = {} if critics is None else {"critic": critics.critic, "applier": critics.applier}
+    return {
+        name: {"model": one.asked.model.name, "agent_path": str(one.path)}
+        for name, one in both.items()
+    }
+
+
+def _proposers(of: ReadTuning, critics: Critics | None) -> Iterator[Proposer]:
+    spec, axes = of.spec, of.axes
+    if axes.numeric is not None:
+        eps = spec.numeric_convergence_eps
+        yield Numeric(axes.numeric, axes.start, startup=WARM_UP, eps=eps)
+    if critics is not None:
+        yield critics.make(axes.textual, spec.min_confidence)
+    if axes.demos is not None and spec.axes.demos is not None:
+        yield Shots(axes.demos, spec.axes.demos.max_demos)
+
+
+def _places(axes: Axes) -> Iterator[tuple[str, str]]:
+    """Every value that may change: its file, and its path there; no path for a file as a whole."""
+    if axes.numeric is not None:
+        yield from ((axis.file, axis.path) for axis in axes.numeric.axes)
+        for rest in axes.numeric.rests:
+            yield from ((file, path) for file, path, _ in rest.members)
+    for text in (*axes.textual, *((axes.demos,) if axes.demos else ())):
+        yield text.file, text.key
+
+
+def _only_axes(read: ReadAgent, axes: Axes) -> OnlyAxes:
+    name = read.place.path.name
+    return OnlyAxes(name, frozenset(path for file, path in _places(axes) if file == name))
+
+
+def _guards(read: ReadAgent, axes: Axes, cases: Cases) -> tuple[Guard, ...]:
+    """Nothing but axes may change, and nothing of cases may be copied but examples."""
+    copied: tuple[Guard, ...] = (copy_guard(cases),)
+    if axes.demos is not None:
+        copied = (copy_guard(cases, allow_train=True), WithoutExamples(copy_guard(cases), LAYOUT))
+    return (_only_axes(read, axes), *copied)
+
+
+def _objective(spec: OptimizerSpec, train: int) -> Objective:
+    """The loss; what a whole trial is charged is shared by its rollouts."""
+    rates: tuple[tuple[OwnMeasure, float], ...] = (
+        ("usd", spec.penalties.cost_per_usd * train * spec.repeats),
+        ("seconds", spec.penalties.latency_per_sec),
+    )
+    charged = tuple(Penalty(name, rate) for name, rate in rates if rate)
+    return Objective(LOSS, "minimize", (0.0, 1.0), penalties=charged)
+
+
+def _gate(of: ReadTuning, plan: Plan, began: str) -> tuple[Gate, str]:
+    """The gate that is named, or that the run began with; else the race, if cases are enough.
+
+    With it the reason, in words.
+    """
+    spec = of.spec
+    sigma = Sigma(
+        spec.repeats,
+        spec.accept_sigma,
+        spec.holdout_eval_policy,
+        spec.max_errored_fraction,
+        spec.min_delta,
+    )
+    race = _unhurried(race_of(spec.race), spec.race, len(of.cases.train))
+    if spec.gate_by:
+        why = f"`{spec.gate_by}` is set"
+        return (sigma if spec.gate == "sigma" else race), why
+    if began:
+        return (sigma if began == "sigma" else race), "the run began with it"
+    default = default_gate(plan)
+    if default.gate.name == "race":
+        return race, f"the default with {count(len(of.cases.holdout), 'holdout case')}"
+    return sigma, default.why
+
+
+def _unhurried(race: Race, spec: RaceSpec, train: int) -> Race:
+    """The race as a phase needs it, whose screen looks at all train cases before it drops anything.
+
+    Where hundreds are proposed, one that a few draws drop by mistake is made up for by the next. A
+    phase has a dozen trials, and what it misses is missed for the whole cycle. Figures that a file
+    has stay as they are (docs/decisions/0036).
+    """
+    once = min(race.screen.cases, train)
+    usual = enumerate(zip(Screen().steps, FLOORS, strict=True), 1)
+    steps = tuple([(max(size, n * once), floor) for n, ((size, _), floor) in usual])
+    own: dict[str, Any] = {"steps": steps, "passes": PASSES}
+    named = spec.said.get("screen", {})
+    given = {name: value for name, value in own.items() if name not in named}
+    if spec.preset == "balanced" and "patience" not in spec.said:
+        race = replace(race, patience=PATIENCE)
+    return replace(race, screen=replace(race.screen, **given))
+
+
+def _check_money(
+    read: ReadAgent, axes: Axes, critics: Critics | None, tuning: Tuning
+) -> tuple[str, ...]:
+    """Report models for which `max_usd` cannot be enforced; returns those that are allowed."""
+    allowed: list[str] = []
+    told: set[str] = set()
+    for loc, config, of in _asked(read, axes, critics):
+        lacks = unbounded(config)
+        if lacks is None or config.name in told:
+            continue
+        told.add(config.name)
+        if lacks == "price" and tuning.allow_unpriced:
+            allowed.append(f"`{config.name}`")
+        else:
+            message = f"`max_usd` cannot be kept: `{config.name}`{of} has no `{lacks}`"
+            read.source.report(loc, message, "leave `max_usd` out, or set `max_rollouts`")
+    return tuple(allowed)
+
+
+def _asked(
+    read: ReadAgent, axes: Axes, critics: Critics | None
+) -> Iterator[tuple[Loc, ModelConfig, str]]:
+    """Every model that a run may ask, with the place that names it."""
+    for loc, llm in models_of(read):
+        yield loc, llm.config(read.place.folder), ""
+    for agent in reachable(read, axes):
+        for config in configs_of(read, agent):
+            yield (*BLOCK, "axes"), config, ", which an axis may choose,"
+    for one in (critics.critic, critics.applier) if critics else ():
+        yield (*BLOCK, "axes", "textual"), one.config, f" of {one.path}"
+
+
+def _warnings(of: ReadTuning, plan: Plan) -> Iterator[str]:
+    if of.unpriced:
+        most = expected(plan, coordinate_of(plan), of.read, of.axes).at_most
+        bound = f"at most {most:,} rollouts" if most is not None else "set `max_rollouts`"
+        names = ", ".join(of.unpriced)
+        yield f"`max_usd` cannot be enforced: the price of {names} is not known; {bound}"
+    yield from optimizer_warnings(of.spec)
+    yield from split_warnings(of.cases)
+    if plan.gate.name == "sigma" and of.spec.gate == "race":
+        yield f"`sigma` decides, which keeps noise more often: {plan.facts[GATE_WHY]}"
+    if plan.gate.name == "race" and of.spec.min_delta:
+        yield "`min_delta` is not looked at by a race, which measures the noise itself"
+    if of.cases.test and plan.gate.name == "sigma":
+        yield "the test cases are not looked at: `sigma` makes no claim by them; `gate: race` does"
+
+
+def _tuned(of: ReadTuning, plan: Plan, critics: Critics | None, tuning: Tuning) -> Tuned:
+    read, cases = of.read, of.cases
+    folder = read.place.folder
+    file = read.agent.spec.instructions.file
+    header: dict[str, Any] = {
+        "baseline_sha256": hashlib.sha256(read.place.path.read_bytes()).hexdigest(),
+        "seed": of.spec.seed,
+        "optimizer_config": {**told(of.spec), "gate": plan.gate.name},
+        "train_cases_count": len(cases.train),
+        "holdout_cases_count": len(cases.holdout),
+        "test_cases_count": len(cases.test),
+        "subagents": _helpers(critics),
+    }
+    return Tuned(
+        agent=folder / read.place.path.name,
+        place=Path(tuning.output) if tuning.output else folder / RESULTS,
+        named=tuning.output is not None,
+        instructions=clean(file) if file else "",
+        files=of.files,
+        weights=of.spec.loss,
+        objective=plan.objective,
+        settings=tuple(
+            set_by(one, read.source.data) for one in shown_settings(read.place.overrides)
+        ),
+        header=header,
+    )

@@ -1,0 +1,438 @@
+"""What is measured of a deliverable: the usual, and tests of the user's own.
+
+What an agent run is done with, from what a spec says: models, tools, workers, checks.
+
+The prompts of an agent run: Kept's own, versions of a registry, files of a folder.
+
+A file stands for both. Of the six that can be improved, the registry says which version is used.
+
+What a task comes with: files and folders, read once, never a part of themselves.
+"""
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from shlex import join
+
+from kept import settings
+from kept.core.ports import Scope, Tool
+from kept.core.rollout import Failure
+from kept.core.text import count
+from kept.engine.replay import request_key
+from kept.engine.stop import SystemClock
+from kept.errors import SetupError
+from kept.evaluators.tools.arithmetic import ArithmeticTool
+from kept.evaluators.tools.files import MOST_BYTES, MOST_FILES, SharedFiles, file_tools
+from kept.evaluators.tools.python_code import Bench, CodeTool
+from kept.models.context_window import room_of
+from kept.models.prompts import ARTIFACTS, RUN
+from kept.models.providers import ModelConfig, config_of, missing
+from kept.models.roles import connect_uncached, unbounded
+from kept.orchestrator.checks.base import Ran, Runs
+from kept.orchestrator.checks.chain import chain
+from kept.orchestrator.checks.execution import (
+    USUAL,
+    ByCommand,
+    DeterministicPhase,
+    Evaluation,
+    Invariant,
+    RunsOn,
+)
+from kept.orchestrator.prompt_registry import OF_EXPERIMENT, PromptRegistry, registry_path
+from kept.orchestrator.record import Limits, Models
+from kept.orchestrator.toolkit import ROLES, Kit, Works, own_artifacts, own_prompts
+from kept.orchestrator.workers import ChatWorker
+from kept.recipes.agent_run.spec import AgentRunSpec, PhaseSpec, RunBudgetSpec
+from kept.sandbox.capabilities import abilities
+from kept.sandbox.command import Command, Exit, View
+from kept.sandbox.tree_copies import LEFT_OUT
+from kept.sandbox.workspace import Scratch
+from kept.settings import without_secrets
+from kept.spec.shared_sections import ModelSpec
+from kept.spec.source import Source
+from kept.spec.validate import said
+from kept.spec.yaml import Loc
+from kept.store.home import Home
+
+
+def evaluation_of(spec: AgentRunSpec) -> Evaluation:
+    """The last check of a completion."""
+    own = (
+        ByCommand(name, tuple(one.command), one.weight, one.threshold, one.seconds)
+        for name, one in spec.metrics.items()
+    )
+    return Evaluation((*USUAL, *own))
+
+
+@dataclass(frozen=True, slots=True)
+class Configs:
+    """Who is asked."""
+
+    manager: ModelConfig
+    worker: ModelConfig
+    critic: ModelConfig
+
+
+def endpoints_of(spec: AgentRunSpec, configs: Configs) -> list[ModelConfig]:
+    """Models that Kept itself asks; an agent CLI that works has its own ways."""
+    workers = [] if spec.worker_agent else [configs.worker]
+    return [configs.manager, configs.critic, *workers]
+
+
+def unpriced(configs: Configs) -> list[str]:
+    """What a person should know of models whose price nobody knows."""
+    asked = dict.fromkeys((configs.manager, configs.worker, configs.critic))
+    return [
+        f"the price of `{config.name}` is not known: what it costs is not counted"
+        for config in asked
+        if unbounded(config) == "price"
+    ]
+
+
+def limits_of(budget: RunBudgetSpec) -> Limits:
+    """What a spec allows, by our names."""
+    return Limits(
+        loops=budget.max_loops,
+        workers=budget.max_workers,
+        tokens=budget.max_tokens,
+        tool_calls=budget.max_tool_calls,
+        wall_seconds=budget.max_minutes * 60,
+        depth=budget.max_depth,
+        usd=budget.max_usd,
+        rejected_completions=budget.max_rejected_completions,
+        parallel_workers=budget.max_parallel_workers,
+        workers_per_iteration=budget.max_workers_per_turn,
+        repairs=budget.max_repairs,
+    )
+
+
+def configs_of(spec: AgentRunSpec, folder: Path) -> Configs:
+    """The models of a run; a `SetupError` where none is named."""
+
+    def config(given: ModelSpec | None, otherwise: ModelConfig) -> ModelConfig:
+        return otherwise if given is None else given.config(folder)
+
+    named = settings.model()
+    if spec.models.manager is None and named is None:
+        hint = "give --model provider/model, or set KEPT_MODEL"
+        raise SetupError("no model is named for the manager", hint=hint)
+    usual = replace(config_of(named), folder=folder) if named else None
+    first = spec.models.manager.config(folder) if spec.models.manager else usual
+    assert first is not None, "one of the two is there"
+    worker, critic = spec.models.worker, spec.models.critic
+    return Configs(first, config(worker, first), config(critic, first))
+
+
+def check(spec: AgentRunSpec, configs: Configs) -> None:
+    """Refuse what cannot be run, before anything is asked."""
+    if spec.worker_agent is not None:
+        _check_agent(spec.worker_agent, configs.worker)
+    asked = (configs.manager, configs.critic)
+    asked += () if spec.worker_agent else (configs.worker,)
+    for config in dict.fromkeys(asked):
+        _check_model(config)
+        if spec.budget.max_usd is not None and (what := unbounded(config)) is not None:
+            message = f"`budget.max_usd` cannot be kept: `{config.name}` has no `{what}`"
+            raise SetupError(message, hint=f"declare `{what}` in a block of `models`")
+    if spec.walls == "required" and not (able := abilities()).walls:
+        message = f"workers run commands, and nothing holds them here: {able.why_not}"
+        raise SetupError(message, hint="install bubblewrap, or accept it with `walls: off`")
+
+
+def _check_model(config: ModelConfig) -> None:
+    if lack := missing(config):
+        raise SetupError(f"cannot ask `{config.name}`: {lack}")
+
+
+def _check_agent(name: str, config: ModelConfig) -> None:
+    """Refuse an agent CLI that is not there, and a model that it would send a foreign key to."""
+    from kept.sandbox.coding_agents.definition import program_of
+    from kept.sandbox.coding_agents.run import CLIS
+
+    cli = CLIS[name]
+    if config.provider not in cli.providers:
+        hint = f"it can ask {', '.join(cli.providers)}: name such a model as the worker's"
+        raise SetupError(f"`{name}` cannot ask `{config.name}`", hint=hint)
+    _check_model(config)
+    if program_of(cli) is None:
+        message = f"there is no program `{cli.program}` on the PATH"
+        raise SetupError(message, hint=f"`{cli.install}` installs it")
+
+
+def kit_of(
+    spec: AgentRunSpec,
+    configs: Configs,
+    limits: Limits,
+    scratch: Scratch,
+    hidden: tuple[Path, ...],
+) -> Kit:
+    """All that a run needs but for its prompts."""
+    walls = spec.walls == "required"
+    bench = Bench(scratch=scratch, hidden=hidden, walls=walls, seconds=spec.code_seconds)
+
+    def tools(files: SharedFiles, texts: Mapping[str, str]) -> Sequence[Tool]:
+        code = CodeTool(files, bench, texts.get("code_execute", ""))
+        return (*file_tools(files, texts), code, ArithmeticTool(texts.get("arithmetic", "")))
+
+    named = (configs.manager, configs.critic, *(() if spec.worker_agent else (configs.worker,)))
+    # one connection for each: a script that all are asked of goes on from one to the other
+    models = {config: connect_uncached(config) for config in dict.fromkeys(named)}
+    rooms = [room for one in (configs.manager, configs.critic) if (room := room_of(one))]
+    return Kit(
+        models=Models(
+            manager=configs.manager.name,
+            worker=_worker_name(spec, configs),
+            critic=configs.critic.name,
+        ),
+        manager=models[configs.manager],
+        critic=models[configs.critic],
+        works=_works(spec, configs, scratch, hidden) or ChatWorker(models[configs.worker], tools),
+        tools=tools,
+        checks=chain(evaluation_of(spec)),
+        beside=lambda files: beside(bench, files),
+        limits=limits,
+        clock=SystemClock(),
+        prompts={},
+        phases=tuple(map(phase_of, spec.phases)),
+        runs_on=runs_on(bench) if spec.phases else None,
+        says_tools=spec.plan_tools == "required",
+        room=min(rooms) if rooms else None,
+    )
+
+
+def _worker_name(spec: AgentRunSpec, configs: Configs) -> str:
+    name = configs.worker.name
+    return f"{spec.worker_agent}:{name}" if spec.worker_agent else name
+
+
+def _works(
+    spec: AgentRunSpec, configs: Configs, scratch: Scratch, hidden: tuple[Path, ...]
+) -> Works | None:
+    """The agent CLI that works; None where a model does."""
+    if spec.worker_agent is None:
+        return None
+    from kept.orchestrator.coding_agent_worker import CliWorker
+    from kept.sandbox.coding_agents.definition import program_of
+    from kept.sandbox.coding_agents.run import CLIS, Harness
+
+    cli = CLIS[spec.worker_agent]
+    program = program_of(cli)
+    view = View(
+        Path("/"),
+        hidden=hidden,
+        seen=program.folders if program else (),
+        network="on",
+        bare=True,
+        walls=spec.walls == "required",
+    )
+    command = Command(cli.program, Path("/"), spec.errand_seconds, view=view)
+    worst = spec.budget.usd_per_errand
+    harness = Harness(cli, configs.worker, command, scratch, MOST_BYTES, worst)
+    return CliWorker(harness, worst)
+
+
+def beside(bench: Bench, files: Mapping[str, bytes]) -> Runs:
+    """Runs commands in a copy of deliverables, and throws away what they change."""
+    known_by = {path: request_key(data) for path, data in files.items()}
+
+    async def run(command: Sequence[str], seconds: float, scope: Scope) -> Ran | Failure:
+        async def do() -> Ran | Failure:
+            began = time.monotonic()
+            ended, _ = await bench.run(join(command), files, MOST_BYTES, seconds)
+            if not isinstance(ended, Exit):
+                return ended
+            said = "\n".join(part for part in (ended.stdout, ended.stderr) if part.strip())
+            took = round(time.monotonic() - began, 4)
+            return Ran(ended.code, said[-20_000:], ended.timed_out, seconds=took)
+
+        request = {"run": list(command), "files": known_by}
+        return await scope.call(request, Ran, do, 0.0)
+
+    return run
+
+
+def phase_of(spec: PhaseSpec) -> DeterministicPhase:
+    """A phase, by our names."""
+    invariants = tuple(Invariant(**one.model_dump()) for one in spec.invariants)
+    return DeterministicPhase(
+        name=spec.name, command=spec.command, seconds=spec.seconds, invariants=invariants
+    )
+
+
+def runs_on(bench: Bench) -> RunsOn:
+    """Runs commands in a copy of files, and tells what became of those."""
+
+    async def run(
+        line: str, files: Mapping[str, bytes], seconds: float
+    ) -> tuple[Exit | Failure, Mapping[str, bytes]]:
+        ended, output = await bench.run(line, files, MOST_BYTES, seconds)
+        if isinstance(output, Failure):
+            return (ended if isinstance(ended, Failure) else output), files
+        return ended, settings.without_secrets(output.files)
+
+    return run
+
+
+def hidden_from(folder: Path, home: Path) -> tuple[Path, ...]:
+    """What no worker may read: the project that the task was given in, and runs of Kept."""
+    needed = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
+    project = folder.resolve()
+    own = () if any(path.is_relative_to(project) for path in needed) else (project,)
+    return (*own, home.resolve())
+
+
+@dataclass(frozen=True, slots=True)
+class RunTexts:
+    """What models are told in a run."""
+
+    prompts: Mapping[str, str]
+    """Of manager, worker and critic."""
+    artifacts: Mapping[str, str]
+    """The six that can be improved."""
+    files: frozenset[str] = frozenset()
+    """Of all these, those that are a user's own file."""
+
+
+def registry_of(home: Home, target: str = "") -> PromptRegistry:
+    """The registry of a project, or of the experiment of a target."""
+    if target:
+        from kept.orchestrator.experiments import EXPERIMENTS, target_of
+
+        experiment, _ = target_of(home.path / EXPERIMENTS, target)
+        return experiment_registry(home, experiment.folder)
+    return PromptRegistry(registry_path(home), own_artifacts())
+
+
+def experiment_registry(home: Home, folder: Path) -> PromptRegistry:
+    """The registry of an experiment: as long as it has none, what the project uses."""
+    return PromptRegistry(folder / OF_EXPERIMENT, own_artifacts(), registry_of(home).texts)
+
+
+def run_texts(
+    source: Source,
+    home: Home | None = None,
+    began: Mapping[str, str] | None = None,
+    loc: Loc = ("prompts",),
+    target: str = "",
+) -> RunTexts:
+    """All of them; what is wrong with those of a folder is reported.
+
+    A run that goes on has the versions that it `began` with, whatever is active by now. One with a
+    `target`, EXP:TASK, has those of the experiment.
+    """
+    if began is None:
+        began = registry_of(home or Home.find(source.folder), target).texts()
+    prompts, artifacts = own_prompts(), {name: began[name] for name in ARTIFACTS}
+    files: set[str] = set()
+    given = said(source, loc)
+    if not isinstance(given, str) or not given:
+        return RunTexts(prompts, artifacts)
+    folder = source.folder / given
+    if not folder.is_dir():
+        hint = f"`kept prompts copy {given} {' '.join(RUN[:3])}` makes one"
+        source.report(loc, f"there is no folder `{given}`", hint)
+        return RunTexts(prompts, artifacts)
+    # at use: it takes longer to import than most runs need for all else, and few have a folder
+    from kept.recipes.task.prompts import read_prompt
+
+    _check_names(source, folder, loc)
+    for name in RUN:
+        path = folder / f"{name}.md"
+        text = read_prompt(source, loc, f"{given}/{name}.md", name) if path.is_file() else None
+        if text is not None:
+            (artifacts if name in ARTIFACTS else prompts)[name] = text
+            files.add(name)
+    assert set(prompts) == set(ROLES), "no other prompt is asked for"
+    return RunTexts(prompts, artifacts, frozenset(files))
+
+
+def _check_names(source: Source, folder: Path, loc: Loc) -> None:
+    for path in sorted(folder.glob("*.md")):
+        if path.stem not in RUN:
+            near = get_close_matches(path.stem, RUN, n=1)
+            hint = f"did you mean `{near[0]}.md`?" if near else f"there are {', '.join(RUN)}"
+            source.report(loc, f"`{path.name}` is no prompt of an agent run", hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The files that inputs come to, by path below the input folder."""
+
+    files: dict[str, Path]
+    left_out: tuple[str, ...] = ()
+    """What is no plain file."""
+
+    def read(self) -> Mapping[str, bytes]:
+        """What they hold, binary or not, without the secrets of our environment."""
+        return without_secrets({name: path.read_bytes() for name, path in self.files.items()})
+
+
+def find_inputs(folder: Path, inputs: Sequence[str], never: Sequence[Path] = ()) -> Found:
+    """Look at all of them, from a folder; a `SetupError` where one is not there, or too much.
+
+    What is in one of the folders that are never looked into is left out: the place that the run
+    itself writes to may lie in an input.
+    """
+    places = {name: folder / name for name in inputs}
+    _check_there(places)
+    files: dict[str, Path] = {}
+    strange: list[str] = []
+    apart = {path.resolve() for path in never}
+    for given in inputs:
+        for name, path in _files(places[given].resolve(), apart):
+            if name in files:
+                hint = "rename one of them, or give the folder that both are in"
+                raise SetupError(f"two inputs would be `input/{name}`", hint=hint)
+            if _is_plain(path):
+                files[name] = path
+            else:
+                strange.append(name)
+    _check_size(files)
+    return Found(files, tuple(strange))
+
+
+def _check_there(places: Mapping[str, Path]) -> None:
+    """Refuse what was named and cannot be given: a run without it would be paid for in vain."""
+    wrong = [f"there is no input `{name}`" for name, path in places.items() if not path.exists()]
+    wrong += [
+        f"the input `{name}` is no file and no folder"
+        for name, path in places.items()
+        if path.exists() and not path.is_dir() and not path.is_file()
+    ]
+    if wrong:
+        raise SetupError("; ".join(wrong))
+
+
+def _files(given: Path, apart: set[Path]) -> Iterator[tuple[str, Path]]:
+    if not given.is_dir():
+        yield given.name, given
+        return
+    for folder, folders, names in os.walk(given):
+        here = Path(folder)
+        folders[:] = sorted(
+            one for one in folders if one not in LEFT_OUT and (here / one).resolve() not in apart
+        )
+        links = [one for one in folders if (here / one).is_symlink()]
+        for name in sorted([*names, *links]):
+            path = here / name
+            yield f"{given.name}/{path.relative_to(given).as_posix()}", path
+
+
+def _is_plain(path: Path) -> bool:
+    # a link may lead anywhere, and a pipe has no end
+    return stat.S_ISREG(path.lstat().st_mode)
+
+
+def _check_size(files: dict[str, Path]) -> None:
+    if len(files) > MOST_FILES:
+        hint = f"give {count(MOST_FILES, 'file')} at most"
+        raise SetupError(f"the inputs are {count(len(files), 'file')}", hint=hint)
+    size = sum(path.stat().st_size for path in files.values())
+    if size > MOST_BYTES:
+        hint = f"give {MOST_BYTES / 2**20:g} MiB at most"
+        raise SetupError(f"the inputs are {size / 2**20:.0f} MiB", hint=hint)

@@ -1,0 +1,91 @@
+"""What a rollout is likely to cost, before any was paid for.
+
+Which gate decides where there are no cases.
+
+Who is next among the proposers of a run.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, cast, runtime_checkable
+
+from kept.core.artifact import Candidate
+from kept.core.budget import rollouts_within
+from kept.core.case import Case
+from kept.core.plan import Plan
+from kept.core.ports import Gate, Proposer, Schedule
+from kept.core.schedules.bandit import Bandit
+from kept.core.schedules.round_robin import Pooling, RoundRobin
+from kept.errors import SetupError
+from kept.gates.repeats import Repeats
+from kept.gates.seed_rules import Strict
+from kept.proposers.variants import Variants
+
+
+@runtime_checkable
+class Usual(Protocol):
+    """A runner that can say what a rollout costs when nothing is unusual about it."""
+
+    def usual_usd(self, candidate: Candidate, case: Case) -> float | None:
+        """With a reply of middling length; None where nobody can tell."""
+        ...
+
+
+def usual_call(plan: Plan) -> float | None:
+    """The mean over cases of what a rollout of the seed usually costs; None where nobody knows."""
+    if not isinstance(plan.runner, Usual):
+        return None
+    cases = (*plan.cases.train, *plan.cases.holdout, *plan.cases.test)
+    found = [plan.runner.usual_usd(plan.seed, case) for case in cases]
+    known = [usd for usd in found if usd is not None]
+    return sum(known) / len(known) if known else None
+
+
+def paid_for_runs_alone(plan: Plan) -> bool:
+    """Whether nobody is paid by the call but the model that is run: no judge, no writer."""
+    charges = cast("Sequence[dict[str, Any]]", plan.facts.get("charges", ()))
+    return all(charge["by"] == "runner" for charge in charges)
+
+
+MIN_REPEATS = 30
+"""Rollouts without which no race over repeats could end in a keep: 13 wins in a row, and a few."""
+
+
+def gate_without_cases(plan: Plan) -> Gate:
+    """The one that runs the seed three times; where a budget cannot pay for more, `strict`."""
+    return Repeats() if _too_few(plan) is None else Strict()
+
+
+def repeats_of(plan: Plan) -> Repeats:
+    """The gate `repeats`, where somebody names it and it can decide."""
+    if not plan.cases.implicit:
+        message = "the gate `repeats` is for a run without cases: it repeats the whole evaluation"
+        raise SetupError(message, hint="leave out the cases, or use the gate `race` or `strict`")
+    few = _too_few(plan)
+    if few is not None:
+        hint = f"give it {MIN_REPEATS} or more, or use the gate `strict`"
+        raise SetupError(f"{few} rollouts are too few for the gate `repeats`", hint=hint)
+    return Repeats()
+
+
+def _too_few(plan: Plan) -> int | None:
+    """The rollouts that the budget comes to, where they are too few; else None."""
+    limit = rollouts_within(plan.budget, plan.worst_usd)
+    return None if limit is None or limit >= MIN_REPEATS else limit
+
+
+ScheduleName = Literal["bandit", "in_turn"]
+
+
+def schedule_name(schedule: Schedule) -> ScheduleName:
+    """How the proposers of a run have their turns."""
+    inner = schedule.inner if isinstance(schedule, Pooling) else schedule
+    return "bandit" if isinstance(inner, Bandit) else "in_turn"
+
+
+def schedule_of(proposers: Sequence[Proposer], name: ScheduleName, seed: int) -> Schedule:
+    """The schedule of that name; where there is nobody to choose between, in turn."""
+    names = tuple(proposer.name for proposer in proposers)
+    given = frozenset(one.name for one in proposers if isinstance(one, Variants))
+    if name == "in_turn" or len(names) < 2 or len(given) == len(names):
+        return RoundRobin(names)
+    return Bandit(names, seed, given)

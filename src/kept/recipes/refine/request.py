@@ -1,0 +1,331 @@
+"""What somebody asked `kept refine` for, and where it is to be told of.
+
+Who decides whether an iteration is better: its own loss, or readings of what it left.
+
+By default the loss that a run ends with is believed, as the source does. In a race what an
+iteration left is read again and again beside the best so far, and is kept when that says so.
+
+A refinement as its journal tells it: its iterations, and the files that it wrote.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from kept.core.artifact import is_safe_path
+from kept.core.budget import Budget
+from kept.core.case import IMPLICIT_CASE, Case, Cases
+from kept.core.event import RunStopped
+from kept.core.objective import Objective
+from kept.core.plan import ITERATIONS, REFINE
+from kept.core.ports import Gate, Runner
+from kept.core.proposal import proposal_scope
+from kept.core.schedules.refine import Attempt, attempts, reruns
+from kept.errors import SetupError
+from kept.gates.race import PRESETS
+from kept.gates.repeats import Repeats
+from kept.gates.seed_rules import Follow
+from kept.orchestrator.events import STORY, Moment, record_of
+from kept.orchestrator.experiments import EXPERIMENTS, SESSION, InTask, Task, sessions_of, target_of
+from kept.orchestrator.record import AgentRun
+from kept.orchestrator.refine.attempt import LOSS, Made, MadeRunner, all_made
+from kept.orchestrator.refine.best import BEST, FOLLOW, best_files, manifest_name
+from kept.orchestrator.refine.proposer import RUN, Iterating, ModelPair, Tiers, brief_text, broke_by
+from kept.orchestrator.refine.rescore import CRITERION, Reading
+from kept.orchestrator.refine.session import (
+    GRADIENT,
+    SESSIONS,
+    BesideSeed,
+    SessionPlace,
+    Shelf,
+    Told,
+    gradient_of,
+    layout_of,
+    session_bytes,
+    session_of,
+    winner_of,
+)
+from kept.orchestrator.run_folder.read import read_run
+from kept.orchestrator.run_folder.write import run_files
+from kept.orchestrator.runner import DELIVERED
+from kept.recipes.agent_run.spec import AgentRunSpec
+from kept.recipes.race_choice import MIN_RACE_CASES
+from kept.recipes.task.cases import read_cases
+from kept.recipes.task.make_coding_agent import hash_of
+from kept.spec.source import source_of
+from kept.spec.validate import validate
+from kept.store.home import Home
+from kept.store.reader import Run
+
+REFINEMENTS = "refinements"
+"""The folder of a home that iterations are kept in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refinement:
+    """What somebody asked for, as it is written down for a resume."""
+
+    run: str
+    """The folder of the seed run."""
+    folder: str
+    """Where it was asked: paths begin there."""
+    session: str
+    target: str = ""
+    """The task of an experiment that it belongs to, `EXP:TASK`; empty for none."""
+    iterations: int = 3
+    model: str = ""
+    worker_model: str = ""
+    low: ModelPair = ModelPair()  # noqa: RUF009 # a tuple of two texts
+    mid: ModelPair = ModelPair()  # noqa: RUF009 # as above
+    high: ModelPair = ModelPair()  # noqa: RUF009 # as above
+    from_last: bool = False
+    gate: str = "follow"
+    repeats: int = 40
+    """Readings of each side, at most, where there are no cases."""
+    cases: str | None = None
+    """A file of what a deliverable is judged by."""
+    config: str | None = None
+    settings: tuple[str, ...] = ()
+    readings_usd: float | None = field(default=None, repr=False)
+    """What all readings may cost since a resume said so; it does not make another refinement."""
+    start: str = field(default="", repr=False)
+    """The folder of the run that it starts from, which BEST held; empty for the seed run itself.
+
+    Its deliverable is what a resume knows it by.
+    """
+
+    @property
+    def tiers(self) -> Tiers:
+        """The pairs of the tiers."""
+        return Tiers(self.low, self.mid, self.high)
+
+    @property
+    def root(self) -> Path:
+        """Where its iterations are kept."""
+        if self.target:
+            return sessions_of(self.task) / self.session
+        return Home.find(Path(self.folder)).path / REFINEMENTS / self.session
+
+    @property
+    def task(self) -> Task:
+        """The task that it belongs to, of one that belongs to any."""
+        experiments = Home.find(Path(self.folder)).path / EXPERIMENTS
+        return target_of(experiments, self.target)[1]
+
+    @property
+    def refined(self) -> tuple[Path, ...]:
+        """What no other session may refine meanwhile: the run, and the task that it belongs to."""
+        return (Path(self.run), *((self.task.folder,) if self.target else ()))
+
+    @property
+    def shelf(self) -> Shelf:
+        """Where it is told of: with its task, or beside its seed."""
+        return InTask(self.task, Path(self.run)) if self.target else BesideSeed(Path(self.run))
+
+    @classmethod
+    def of(cls, fact: object) -> "Refinement":
+        """From the fact that a run began with."""
+        told = dict(cast("Mapping[str, Any]", fact))
+        for name in ("low", "mid", "high"):
+            told[name] = ModelPair(*told[name])
+        told["settings"] = tuple(told["settings"])
+        return cls(**told)
+
+
+RACE = "race"
+MAX_USD = "budget.max_usd"
+
+
+class Judging(NamedTuple):
+    """The part of a plan that decides."""
+
+    gate: Gate
+    cases: Cases
+    runner: Runner
+    objective: Objective
+    measure: str = FOLLOW
+    """What its losses are, by a name: others are not compared with them."""
+    budget: Budget = Budget()
+
+
+def follows(task: str, close: Callable[[], None], *, from_last: bool) -> Judging:
+    """An iteration is what its own run says."""
+    return Judging(
+        # the incumbent is what the next iteration starts from
+        Follow(advances=from_last),
+        Cases(holdout=(Case("task", {"task": task}),)),
+        MadeRunner(close),
+        Objective(LOSS, "minimize", (0.0, 1.0)),
+    )
+
+
+def races(asked: Refinement, reading: Reading) -> Judging:
+    """An iteration is what readings of its deliverable say, beside those of the best so far."""
+    # gains are small on the scale of a loss: which is better says more than by how much
+    objective = Objective(LOSS, "minimize")
+    if asked.cases is None:
+        gate, cases = Repeats(most=asked.repeats), Cases(holdout=(IMPLICIT_CASE,))
+    else:
+        gate, cases = PRESETS["balanced"], criteria(asked)
+    # as much money as an iteration has, for all readings together
+    usd = reading.kit.limits.usd if asked.readings_usd is None else asked.readings_usd
+    budget = Budget(max_rollouts_usd=usd)
+    return Judging(gate, cases, reading, objective, _measure(reading, cases), budget)
+
+
+def with_more(asked: Refinement, settings: tuple[str, ...], before: float | None) -> Refinement:
+    """The same with as much money for readings as a resume says; `before` is what they had.
+
+    Iterations keep the limits that they began with: their managers are told of them.
+    """
+    if not settings:
+        return asked
+    if before is None:
+        hint = "it goes on as it began; `kept refine` begins another"
+        raise SetupError(f"this refinement has no readings that `{MAX_USD}` limits", hint=hint)
+    source = source_of(Path(asked.folder) / "(command line)", "{}", settings)
+    spec = validate(source, AgentRunSpec)
+    source.check()
+    assert spec is not None, "a spec without problems is one"
+    if spec.budget.max_usd is None:
+        hint = "give what they may cost together, in US dollars"
+        raise SetupError(f"`{MAX_USD}` of readings cannot be taken away", hint=hint)
+    return replace(asked, readings_usd=spec.budget.max_usd)
+
+
+def _measure(reading: Reading, cases: Cases) -> str:
+    """Readings by this critic, about these criteria."""
+    models = reading.kit.models
+    about = [[case.id, case.data] for case in cases.holdout]
+    return f"{RACE}:{hash_of([models.critic or models.manager, about])}"
+
+
+def criteria(asked: Refinement) -> Cases:
+    """The cases of a file: a criterion each, all of which decide."""
+    settings = (f"cases.file={asked.cases}", "cases.split=0:1:0")
+    source = source_of(Path(asked.folder) / "(command line)", "{}", settings)
+    read = read_cases(source, lambda case: None if criterion_of(case) else _WORDS)
+    source.check()
+    found = [Case(case.id, criterion_of(case)) for case in (read.holdout if read else ())]
+    if len(found) < MIN_RACE_CASES:
+        raise SetupError(
+            f"a race over criteria needs {MIN_RACE_CASES} of them or more, and `{asked.cases}` has "
+            f"{len(found)}",
+            hint="give more, or leave out --cases: then the whole deliverable is read repeatedly",
+        )
+    return Cases(holdout=tuple(found))
+
+
+_WORDS = f"a case is a text, or has a `{CRITERION}`, perhaps an `id`, and nothing else"
+
+
+def criterion_of(case: Case) -> str:
+    """What a case is about; empty where it is none."""
+    said = case.data
+    if isinstance(said, dict):
+        row = cast("dict[str, object]", said)
+        said = row.get(CRITERION) if set(row) <= {"id", CRITERION} else None
+    return said.strip() if isinstance(said, str) else ""
+
+
+def iteration_of(run: Run, run_id: str) -> AgentRun | None:
+    """The record of one iteration; None where a refinement has none of that id."""
+    found = (one for one in attempts(reruns(run.state)) if one.run_id == run_id)
+    attempt = next(found, None)
+    if attempt is None:
+        return None
+    return record_of(run.replies(f"{_scope(attempt)}/{STORY}", Moment))
+
+
+def _scope(attempt: Attempt) -> str:
+    return f"{proposal_scope(attempt.step)}/{RUN}"
+
+
+def changed_files(run: Run, below: Path | None = None) -> Mapping[Path, bytes]:
+    """Files that a refinement wrote and that are not as it wrote them, with what they held.
+
+    `below` limits this to a folder. A file that was removed is no damage.
+    """
+    if run.recipe != REFINE or run.status == "running":
+        return {}
+    within = below.resolve() if below is not None else None
+    return {
+        path: data
+        for path, data in _files(run)
+        if (within is None or path.resolve().is_relative_to(within))
+        if path.is_file() and path.read_bytes() != data
+    }
+
+
+def _files(run: Run) -> Iterator[tuple[Path, bytes]]:
+    """Every file as the journal has it; files that another session may write are left out."""
+    made = all_made(run.seed, reruns(run.state))
+    by_run = {one.run_id: one for one in made.values()}
+    for attempt in attempts(reruns(run.state)):
+        root = run.path_of(ITERATIONS)
+        for path, data in _iteration_files(run, attempt, by_run).items():
+            if root is not None:
+                yield root / f"iter_{attempt.k}" / path, data
+    yield from _session_files(run, Told(run.state, made))
+
+
+def _iteration_files(run: Run, attempt: Attempt, by_run: Mapping[str, Made]) -> Mapping[str, bytes]:
+    record = iteration_of(run, attempt.run_id)
+    if record is None:
+        return {}
+    ran = [one.files for _, one in run.executions([f"{_scope(attempt)}/{DELIVERED}"])]
+    files = run_files(record, ran[-1] if ran else {}, layout_of(record.run_id))
+    start = by_run.get(attempt.parent_run_id)
+    if start is not None:
+        files |= {f"input/{path}": data for path, data in start.files.items() if is_safe_path(path)}
+        files[GRADIENT] = gradient_of(_about(run, attempt, start))
+    return files
+
+
+def _about(run: Run, attempt: Attempt, start: Made) -> Iterating:
+    """What an iteration was told, as it was when it began."""
+    before = [step for step in run.state.closed if step.step < attempt.step]
+    *_, last = all_made(run.seed, before).values()
+    broke = broke_by(start, last, before)
+    prefix = brief_text(start.findings, broke)
+    return Iterating(k=attempt.k, run_id=attempt.run_id, start=start, brief=prefix, broke=broke)
+
+
+def _session_files(run: Run, told: Told) -> Iterator[tuple[Path, bytes]]:
+    asked = Refinement.of(run.fact(REFINE))
+    seed = run.moved(Path(asked.run))
+    place = SessionPlace(
+        shelf=asked.shelf,
+        root=Path(told.state.fact(ITERATIONS)),
+        session_id=asked.session,
+        seed_run_id=told.state.fact("seed_run"),
+        start_run_id=told.state.fact("start_run"),
+        tiers=not asked.tiers.trivial,
+    )
+    if asked.start:
+        place = replace(place, seed_loss=read_run(seed).loss.total)
+    ended = run.events[-1].t if isinstance(run.events[-1], RunStopped) else None
+    session = session_bytes(session_of(place, told, ended))
+    for path in _session_paths(asked, seed):
+        yield path, session
+    if told.best_iter and not asked.target:
+        best = best_files(winner_of(place, told), told.best.files)
+        name = manifest_name(told.best.files)
+        if _is_ours(seed / BEST, name, best, (asked.session, told.best.run_id)):
+            yield from ((seed / BEST / path, data) for path, data in best.items())
+
+
+def _session_paths(asked: Refinement, seed: Path) -> Sequence[Path]:
+    if not asked.target:
+        return (seed / SESSIONS / f"{asked.session}.json",)
+    folder = sessions_of(asked.task)
+    return folder / asked.session / SESSION, folder / f"{asked.session}.json"
+
+
+def _is_ours(place: Path, name: str, best: Mapping[str, bytes], names: Sequence[str]) -> bool:
+    """True if BEST is of this session, though one of its files may be damaged."""
+    held = {path: (place / path).read_bytes() for path in best if (place / path).is_file()}
+    told = held.pop(name, b"")
+    files = {path: data for path, data in best.items() if path != name}
+    return held == files or any(one.encode() in told for one in names)

@@ -1,0 +1,344 @@
+"""A limit of money that can be kept.
+
+Who works by a skill: a chat model, or an agent CLI between walls of ours.
+
+The judge of an environment: the model that its config names, else the teacher.
+
+From a config to its environment, with the student that works in it.
+
+What is wrong is reported to the source of the config, as much of it as can be found at once: an
+option that nobody knows does not hide that there is no skill at a path.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from kept.core.llm import ModelRequest
+from kept.core.ports import Model, Runner, Scorer
+from kept.errors import KeptError, Problem, SetupError, SpecError
+from kept.evaluators.environments.base import (
+    RATIO,
+    Environment,
+    EnvSettings,
+    JudgeOptions,
+    Opened,
+    ratio_of,
+    skill_at,
+)
+from kept.evaluators.environments.chat_student import ChatRunner
+from kept.evaluators.environments.coding_agent_student import WorkspaceRunner
+from kept.evaluators.environments.registry import find_env, opened, parted
+from kept.models.providers import PROVIDERS, ModelConfig
+from kept.models.roles import connect_role, is_free, is_priced, unbounded
+from kept.recipes.skill.read import SkillSpec
+from kept.recipes.skill.spec import EnvSection
+from kept.recipes.task.charges import Charge
+from kept.sandbox.capabilities import abilities
+from kept.sandbox.coding_agents.definition import Cli, Target, program_of
+from kept.sandbox.coding_agents.run import CLIS, Harness
+from kept.sandbox.command import Command, View
+from kept.sandbox.workspace import Scratch
+from kept.spec.shared_sections import RoleSpec
+from kept.spec.source import dotted
+from kept.spec.yaml import Loc
+from kept.store.home import Home
+
+
+def check_money(spec: SkillSpec, *asked: ModelConfig | None) -> None:
+    """A limit of money needs prices: a run that cannot keep to it does not start."""
+    if spec.budget.max_usd is None:
+        return
+    for config in filter(None, asked):
+        if lacks := unbounded(config):
+            raise SetupError(
+                f"`max_usd` cannot be kept: `{config.name}` has no `{lacks}`",
+                hint="leave `budget.max_usd` out, or set `budget.max_rollouts`",
+            )
+
+
+_PROVIDERS = {"codex_exec": "openai", "claude_code_exec": "anthropic"}
+_OPEN = "danger-full-access"
+"""The seed's word for no walls."""
+
+
+def student_of(spec: SkillSpec, env: Environment) -> Runner:
+    """The student of a config, in an environment."""
+    if spec.agent is not None:
+        return WorkspaceRunner(env, _harness(spec, spec.agent, env.exec_seconds()))
+    return ChatRunner(env, connect_role("target", named_student(spec)), ModelRequest(()))
+
+
+def named_student(spec: SkillSpec) -> ModelConfig:
+    """The model of the student, whoever it is; a `SetupError` where a config names none."""
+    config = student_config(spec)
+    if config is None:
+        what = f"`{spec.agent}` is given no model" if spec.agent else "the config names no student"
+        raise SetupError(what, hint="give `model.student`, or `model.target`")
+    return config
+
+
+def student_config(spec: SkillSpec) -> ModelConfig | None:
+    """The model that a student asks, whoever it is; None where none is named."""
+    if spec.agent is None or spec.student is not None:
+        return spec.student
+    if not spec.student_model:
+        return None
+    effort = spec.run.codex_exec_reasoning_effort if spec.agent == "codex_exec" else ""
+    return ModelConfig(
+        provider=_PROVIDERS[spec.agent],
+        model=spec.student_model,
+        effort=None if effort in ("", "none") else effort,
+        folder=spec.folder,
+    )
+
+
+def _harness(spec: SkillSpec, agent: str, seconds: float) -> Harness:
+    config = named_student(spec)
+    cli = _cli(spec, agent)
+    if config.provider not in cli.providers:
+        known = ", ".join(cli.providers)
+        raise SetupError(f"`{agent}` cannot ask `{config.name}`", hint=f"it can ask {known}")
+    program = program_of(cli)
+    if program is None:
+        hint = f"`{cli.install}` installs it"
+        raise SetupError(f"there is no program `{cli.program}` on the PATH", hint=hint)
+    run = spec.run
+    # `full_auto` is the seed's short form of a sandbox that lets the workspace be written to
+    walls = agent != "codex_exec" or run.codex_exec_full_auto or run.codex_exec_sandbox != _OPEN
+    if walls and not (able := abilities()).walls:
+        hint = "install bubblewrap; for codex alone, `codex_exec_sandbox: danger-full-access`"
+        raise SetupError(
+            f"an agent runs commands, and nothing holds them: {able.why_not}", hint=hint
+        )
+    tree = spec.folder.resolve()
+    # of our folder it sees nothing: the data with the answers may lie there
+    hidden = (tree, Home.find(spec.folder).path.resolve())
+    inside = program.path.is_relative_to(tree)
+    view = View(
+        tree,
+        hidden=hidden[1:] if inside else hidden,
+        seen=program.folders,
+        network="on",
+        bare=True,
+        walls=walls,
+    )
+    command = Command(cli.program, Path("/"), seconds, view=view)
+    return Harness(cli, config, command, Scratch())
+
+
+def _cli(spec: SkillSpec, agent: str) -> Cli:
+    """The CLI, with the program that the config names for it."""
+    cli = CLIS[agent]
+    run = spec.run
+    named = run.codex_exec_path if agent == "codex_exec" else run.claude_code_exec_path
+    profile = run.codex_exec_profile if agent == "codex_exec" else run.claude_code_exec_profile
+    if profile:
+        hint = "set what it has in `model`: an agent has a home of its own, without profiles"
+        raise SetupError(f"`{agent}` cannot use the profile `{profile}`", hint=hint)
+    if named == cli.program:
+        return cli
+
+    def words(target: Target, session: str) -> list[str]:
+        return [named, *cli.words(target, session)[1:]]
+
+    return replace(cli, program=named, words=words)
+
+
+KEY = "judge_model"
+NO_JUDGE = "none"
+
+
+def judge_config(spec: SkillSpec, env: Environment) -> ModelConfig | None:
+    """The model that decides what rules cannot; None where the environment has no use for one.
+
+    Raises `SpecError` for a judge that cannot be read.
+    """
+    if not isinstance(env, JudgeOptions) or env.judge_model == NO_JUDGE:
+        return None
+    config = _named(spec, env.judge_model) if env.judge_model else spec.teacher
+    if config is None:
+        return None
+    most, tries = env.judge_max_completion_tokens, env.judge_retries
+    return replace(config, max_tokens=most, tries=tries)
+
+
+def connect_judge(spec: SkillSpec, config: ModelConfig) -> Model:
+    """The judge, with its cache; a `SetupError` where it has no price, and money is limited."""
+    check_money(spec, config)
+    return connect_role("judge", config)
+
+
+def judge_warnings(env: Environment, judge: ModelConfig | None) -> Iterator[str]:
+    """What to know of a judge that is missing, or whose price is."""
+    if judge is None and isinstance(env, JudgeOptions):
+        yield "there is no judge: answers that need one are graded by the environment's own rule"
+    if judge is not None and not is_priced(judge):
+        yield f"the price of `{judge.name}` is not known: what it costs is not counted"
+
+
+def judge_facts(judge: ModelConfig | None) -> dict[str, object]:
+    """The judge for readers of a plan: its name, and that it is paid by the call."""
+    if judge is None:
+        return {}
+    charge = Charge("scorer", judge.name, is_priced(judge))
+    return {"judge": judge.name, "charges": [] if is_free(judge) else [charge._asdict()]}
+
+
+def _named(spec: SkillSpec, said: str | dict[str, Any]) -> ModelConfig:
+    if isinstance(said, str) and said.partition("/")[0] not in PROVIDERS:
+        # a name alone, as the method's source has it, is of the teacher's provider
+        if spec.teacher is not None:
+            return replace(spec.teacher, model=said, price=None)
+        said = {"model": said}
+    adapter: TypeAdapter[Any] = TypeAdapter(RoleSpec)
+    try:
+        return cast("ModelConfig", adapter.validate_python(said).config(spec.folder))
+    except ValidationError as error:
+        where, hint = spec.where(KEY), "`provider/model`, a block, or `none`"
+        raise SpecError(
+            [
+                Problem(where, ".".join(["env", KEY, *map(str, one["loc"])]), one["msg"], hint)
+                for one in error.errors(include_url=False)
+            ]
+        ) from error
+
+
+T = TypeVar("T")
+
+METRICS = "metrics"
+"""The key of `env` that says how answers are measured."""
+
+_SURE = 0.8
+"""How like a key must be to one that is known, where nobody knows which others there are."""
+
+_OF_MODE = {"ratio": ("data_path", "split_output_dir"), "split_dir": ("split_dir",)}
+"""Keys that one way of splitting reads, and the other does not."""
+
+
+def open_skill(spec: SkillSpec, *, deciding: bool = True) -> Opened | None:
+    """The environment of a config, ready to be worked in; None, and reports, where it is not.
+
+    `deciding` is False for a measurement, which needs no cases to decide by.
+    """
+    settings, scorer = _measured(spec, settings_of(spec))
+    env = heard(spec, lambda: find_env(settings), ("env", "name")) if settings.name else None
+    student = None
+    if not has_problems(spec, "model"):
+        config = heard(spec, lambda: named_student(spec), ("model",))
+        if config is not None and env is not None:
+            student = heard(spec, lambda: student_of(spec, env), ("model",))
+    if env is None or has_problems(spec, "env"):
+        _look_alone(spec, settings, known=env is not None)
+        return None
+    by_split = heard(spec, lambda: parted(env, settings, deciding=deciding), ("env",))
+    if by_split is None:
+        for key, told in _unread(spec):
+            spec.source.report(("env", key), told, "set `split_mode` as well")
+    if by_split is None or student is None:
+        return None
+    config = heard(spec, lambda: judge_config(spec, env), ("env", KEY))
+    judge = heard(spec, lambda: connect_judge(spec, config), ("env", KEY)) if config else None
+    made = opened(env, settings, by_split, lambda _: student, scorer, judge)
+    unread = (f"`env.{key}` {told}" for key, told in _unread(spec))
+    ignored = (*made.ignored, *unread, *judge_warnings(env, config))
+    return replace(made, judge=config, ignored=ignored)
+
+
+def heard(spec: SkillSpec, find: Callable[[], T], loc: Loc) -> T | None:
+    """What is found; None, and reports, where something is wrong: at its place, else at this."""
+    try:
+        return find()
+    except SpecError as error:
+        spec.source.problems += error.problems
+    except KeptError as error:
+        if any(told.message == error.message for told in spec.source.problems):
+            return None  # once is enough, wherever it was found first
+        where = spec.source.where(loc)
+        spec.source.problems.append(Problem(where, dotted(loc), error.message, error.hint))
+    return None
+
+
+def has_problems(spec: SkillSpec, section: str) -> bool:
+    """Whether something of a section is wrong, and more would be found only because of that."""
+    paths = (problem.path.partition(".")[0] for problem in spec.source.problems)
+    return section in paths
+
+
+def settings_of(spec: SkillSpec) -> EnvSettings:
+    """What an environment is told; what is wrong with it is reported."""
+    env, evaluation = spec.env, spec.evaluation
+    if env.name is None and not has_problems(spec, "env"):
+        hint = "give it in the config, or with --env"
+        spec.source.problems.append(Problem(spec.where("name"), "env.name", "missing", hint))
+    ratio = RATIO
+    try:
+        ratio = ratio_of(env.split_ratio)
+    except ValueError as wrong:
+        problem = Problem(spec.where("split_ratio"), "env.split_ratio", str(wrong))
+        spec.source.problems.append(problem)
+    return EnvSettings(
+        name=env.name or "",
+        folder=spec.folder,
+        split_mode=env.split_mode,
+        data_path=env.data_path,
+        split_dir=env.split_dir,
+        split_ratio=ratio,
+        split_seed=env.split_seed,
+        split_output_dir=env.split_output_dir,
+        train_size=spec.train.train_size,
+        sel_env_num=evaluation.sel_env_num,
+        test_env_num=evaluation.test_env_num,
+        limit=env.limit,
+        skill_init=env.skill_init,
+        options=spec.options,
+        keys=tuple(EnvSection.model_fields),
+        where=spec.where,
+    )
+
+
+def _measured(spec: SkillSpec, settings: EnvSettings) -> tuple[EnvSettings, Scorer | None]:
+    """The settings without the metrics that answers are measured by, and the scorer for those."""
+    if settings.options.get(METRICS) is None:
+        return settings, None
+    left = {key: value for key, value in settings.options.items() if key != METRICS}
+    without = replace(settings, options=left)
+    if not settings.name or has_problems(spec, "model"):
+        # what else there is to say follows from that
+        return without, None
+    # at use: few configs have any, and what measures them takes 0.1 s to import
+    from kept.recipes.skill.measure import metric_scorer
+
+    return without, heard(spec, lambda: metric_scorer(spec, settings), ("env", METRICS))
+
+
+def _look_alone(spec: SkillSpec, settings: EnvSettings, *, known: bool) -> None:
+    """What can be told of `env` although something of it is wrong already."""
+    told = {problem.path for problem in spec.source.problems}
+    for key in (key for key in settings.options if f"env.{key}" not in told):
+        near = get_close_matches(key, settings.keys, n=1, cutoff=_SURE)
+        if near and not known:
+            problem = settings.problem(key, "unknown key", f"did you mean `{near[0]}`?")
+            spec.source.problems.append(problem)
+    for key in ("data_path", "split_dir"):
+        given = str(getattr(settings, key))
+        read = key in _OF_MODE[settings.split_mode]
+        if given and read and not settings.path(given).exists():
+            message = f"there is no {settings.path(given)}"
+            spec.source.problems.append(settings.problem(key, message))
+    if settings.skill_init and not settings.no_skill:
+        there = settings.path(settings.skill_init)
+        heard(spec, lambda: skill_at(there, settings), ("env", "skill_init"))
+
+
+def _unread(spec: SkillSpec) -> Iterator[tuple[str, str]]:
+    """Keys of the other way of splitting that somebody set after the way itself, and why not."""
+    mode = spec.env.split_mode
+    for key in (key for other, keys in _OF_MODE.items() if other != mode for key in keys):
+        later = spec.source.layer(("env", key)) > spec.source.layer(("env", "split_mode"))
+        if getattr(spec.env, key) and later:
+            yield key, f"is not read: `split_mode` is `{mode}`"

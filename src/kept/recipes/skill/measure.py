@@ -1,0 +1,252 @@
+"""A skill measured on a split of its environment: a run that proposes and changes nothing.
+
+Metrics of agent tests for answers of a skill: `env.metrics` of a config with `jsonl`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from kept.core.artifact import Artifact, Candidate, Rules
+from kept.core.budget import Budget
+from kept.core.case import SPLITS, Case, Split
+from kept.core.llm import PASSED
+from kept.core.objective import Objective
+from kept.core.plan import Plan
+from kept.core.ports import Model
+from kept.core.schedules.round_robin import MEASURE, Turns
+from kept.errors import Problem, SetupError, SpecError
+from kept.evaluators.environments.base import EnvSettings, Opened
+from kept.evaluators.environments.chat_student import answer_in
+from kept.evaluators.environments.jsonl import Jsonl
+from kept.evaluators.metrics.code_grader import problem_with_grader
+from kept.evaluators.metrics.config import CodeMetric, Metric, RagMetric, read_metrics
+from kept.evaluators.metrics.evaluate import Means, faults_of, is_judged
+from kept.evaluators.metrics.llm_graded import NEEDS_CONTEXT
+from kept.evaluators.metrics.scorer import AnswerScorer, DialogueScorer
+from kept.evaluators.scorers.composite import Passing
+from kept.gates.fixed_cases import Sweep
+from kept.models.providers import ModelConfig
+from kept.models.roles import connect_uncached, is_priced, probes_of
+from kept.proposers.variants import SEED_ALONE
+from kept.recipes.agent_config.spec.common import LlmSpec
+from kept.recipes.agent_config.spec.metrics import AnyMetricSpec
+from kept.recipes.base import Compiled
+from kept.recipes.evaluate.compile import Wanted, as_sweep
+from kept.recipes.skill.environment import (
+    METRICS,
+    check_money,
+    has_problems,
+    heard,
+    judge_facts,
+    open_skill,
+)
+from kept.recipes.skill.read import SkillSpec, read_skill
+from kept.recipes.skill.standalone import check_document, script_views
+from kept.recipes.task.make_coding_agent import hash_of
+
+NAMES: Mapping[str, tuple[Split, ...]] = {
+    "train": ("train",),
+    "val": ("holdout",),
+    "selection": ("holdout",),
+    "valid_seen": ("holdout",),
+    "holdout": ("holdout",),
+    "test": ("test",),
+    "valid_unseen": ("test",),
+    "all": SPLITS,
+}
+"""What a split may be called."""
+
+ASKED = ("prompt", "mode")
+"""Options of environments that a report names: how a student is asked."""
+
+KIND = "skill"
+"""Told in the facts of such a run: to fail some cases is what most skills do, and no error."""
+
+
+def compile_measure(
+    path: Path,
+    wanted: Wanted,
+    overrides: Sequence[str] = (),
+    *,
+    workers: int | None = None,
+    folder: Path | None = None,
+    problems: Sequence[Problem] = (),
+) -> Compiled:
+    """The plan that measures the skill of a config; a `SpecError` with all that is wrong.
+
+    `problems` are those of the command line that the overrides come from.
+    """
+    spec = read_skill(path, overrides, folder)
+    spec.source.problems += problems
+    opened = open_skill(spec, deciding=False)
+    if not has_problems(spec, "model"):
+        heard(spec, lambda: check_money(spec, spec.student), ("budget", "max_usd"))
+    spec.source.check()
+    assert opened is not None, "what keeps it is reported"
+    check_document(opened, wanted.output_json)
+    split, cases = cases_of(opened, wanted.split)
+    plan = Plan(
+        recipe="skill",
+        seed=Candidate(dict(opened.skill)),
+        rules=Rules({name: Artifact(name) for name in opened.skill}),
+        cases=replace(opened.cases, train=(), holdout=cases, test=()),
+        runner=opened.runner,
+        scorer=Passing(opened.scorer),
+        objective=Objective(PASSED, "maximize", (0.0, 1.0)),
+        proposers=(SEED_ALONE,),
+        schedule=Turns(MEASURE, 1),
+        gate=Sweep(),
+        budget=Budget(
+            max_minutes=spec.budget.max_minutes,
+            max_usd=spec.budget.max_usd,
+            max_rollouts=spec.budget.max_rollouts,
+        ),
+        workers=workers or spec.env.workers,
+        probes=probes_of(
+            [],
+            [
+                ("target", spec.student if spec.agent is None else None),
+                ("judge", opened.judge),
+            ],
+        ),
+        inputs={**(opened.inputs or {}), "config": hash_of(_deciding(spec))},
+        views=script_views(spec, opened, cases, wanted.output_json),
+        facts={
+            "spec": str(spec.source.path.resolve()),
+            "set": list(overrides),
+            "folder": str(spec.folder),
+            "id": opened.name,
+            **judge_facts(opened.judge),
+        },
+    )
+    told = {"name": f"{opened.name}, {split}", "kind": KIND, "agent": _about(spec, opened)}
+    return Compiled(as_sweep(plan, wanted, told), (*opened.ignored, *_warnings(spec)))
+
+
+def cases_of(opened: Opened, name: str) -> tuple[str, tuple[Case, ...]]:
+    """The cases of a split, and what it is called; without a name, of those nobody has seen."""
+    if name and name not in NAMES:
+        raise SetupError(f"there is no split `{name}`", hint=f"there are {', '.join(NAMES)}")
+    if not name:
+        name = next((one for one in ("test", "selection") if opened.cases.of(NAMES[one][0])), "all")
+    found = tuple(case for split in NAMES[name] for case in opened.cases.of(split))
+    if not found:
+        raise SetupError(f"the split `{name}` of `{opened.name}` has no cases")
+    return name, found
+
+
+def _about(spec: SkillSpec, opened: Opened) -> dict[str, object]:
+    student = spec.agent or (spec.student.name if spec.student else "")
+    asked = {name: spec.told()["env"].get(name) for name in ASKED}
+    skill = Candidate(dict(opened.skill)).id
+    return {"student": student, "skill": skill, **{k: v for k, v in asked.items() if v}}
+
+
+def _deciding(spec: SkillSpec) -> dict[str, object]:
+    """What scores depend on: who works, and where."""
+    told = spec.told()
+    other = ("out_root", "exports", "workers", "skill_init", "limit")
+    env = {k: v for k, v in told["env"].items() if k not in other}
+    return {"model": told["model"], "env": env}
+
+
+def _warnings(spec: SkillSpec) -> Iterator[str]:
+    if spec.student is not None and not is_priced(spec.student):
+        yield f"the price of `{spec.student.name}` is not known: what it costs is not counted"
+
+
+_NAME = "jsonl"
+_FIELDS = ("question_field", "answer_field", "context_field")
+
+
+def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer:
+    """The scorer that `env.metrics` asks for."""
+    rows = settings.options[METRICS]
+    if settings.name != _NAME:
+        message = f"only `{_NAME}` is measured by metrics; `{settings.name}` has its own"
+        raise SpecError([settings.problem(METRICS, message)])
+    given = {key: str(settings.options.get(key) or getattr(Jsonl, key)) for key in _FIELDS}
+
+    def case_of(case: Case) -> Mapping[str, object]:
+        data = cast("Mapping[str, Any]", case.data)
+        golds: list[str] = data[given["answer_field"]]
+        context = data.get(given["context_field"])
+        found: dict[str, object] = {"input": data[given["question_field"]], "name": case.id}
+        found |= {"ground_truth": golds[0]} if golds else {}
+        return {**found, "retrieval_context": [context]} if context else found
+
+    means = Means(_judges(spec), settings.folder)
+    metrics = _metrics(settings, rows)
+    lacks = [
+        Problem(settings.where(METRICS), f"env.metrics[{n}]", *lack)
+        for n, metric in enumerate(metrics)
+        for lack in _lacks(metric, spec, given["context_field"])
+    ]
+    if lacks:
+        raise SpecError(lacks)
+    check_money(spec, *(_judge(spec, one.model) for one in metrics if is_judged(one)))
+    return AnswerScorer(DialogueScorer(metrics, means), case_of, answer_in)
+
+
+def _lacks(metric: Metric, spec: SkillSpec, context: str) -> Iterator[tuple[str, str]]:
+    """What a metric needs of the config and would miss in every case."""
+    if isinstance(metric, RagMetric) and metric.metric_type in NEEDS_CONTEXT and not context:
+        hint = "give `env.context_field`, the column that has the passages"
+        yield f"`{metric.metric_type}` is measured by passages, and there are none", hint
+    if is_judged(metric) and spec.teacher is None and getattr(metric, "model", None) is None:
+        yield "there is no judge", "give it a `model`, or name `model.optimizer`"
+    if isinstance(metric, CodeMetric) and (
+        fault := problem_with_grader(metric.grader, spec.folder)
+    ):
+        yield fault, f"modules are looked for in {spec.folder}"
+
+
+def _metrics(settings: EnvSettings, rows: object) -> tuple[Metric, ...]:
+    adapter: TypeAdapter[list[AnyMetricSpec]] = TypeAdapter(list[AnyMetricSpec])
+    try:
+        specs = adapter.validate_python(rows)
+    except ValidationError as error:
+        problems = [
+            Problem(settings.where(METRICS), _path(fault["loc"]), fault["msg"])
+            for fault in error.errors(include_url=False)
+        ]
+        raise SpecError(problems) from error
+    metrics = read_metrics([spec.model_dump() for spec in specs])
+    faults = [
+        Problem(settings.where(METRICS), f"env.metrics[{n}].{key}", problem)
+        for n, metric in enumerate(metrics)
+        for key, problem in faults_of(metric)
+    ]
+    if not metrics:
+        faults.append(settings.problem(METRICS, "there are none"))
+    if faults:
+        raise SpecError(faults)
+    return metrics
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    return f"env.metrics{''.join(parts)}"
+
+
+def _judge(spec: SkillSpec, said: Mapping[str, object] | None) -> ModelConfig | None:
+    return LlmSpec.model_validate(said).config(spec.folder) if said else spec.teacher
+
+
+def _judges(spec: SkillSpec) -> Any:  # noqa: ANN401 # a function of what a metric says of its judge
+    known: dict[ModelConfig, Model] = {}
+
+    def judge_of(said: Mapping[str, object] | None) -> Model | None:
+        """The judge that a metric names, else the teacher."""
+        config = _judge(spec, said)
+        if config is None:
+            return None
+        if config not in known:
+            known[config] = connect_uncached(config)
+        return known[config]
+
+    return judge_of

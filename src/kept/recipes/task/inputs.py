@@ -1,0 +1,395 @@
+"""The files that a task's measure is made of, by their hashes: a resume compares them.
+
+They are what the runner and the scorer name, and what those files name in turn: the imports of a
+Python file, the words of a shell script; one without a suffix is known by its first line. Not among
+them are files that a run may change, and those whose meaning is compared already.
+
+What Kept measures itself, where a task asks for it: it must not be that of another run.
+
+Files that go with a task by their names: what is read beside it, what is written beside it.
+
+Every file that a task names: found, looked at, read.
+
+All that is wrong is told at once, so a part of a spec that is wrong does not keep the others from
+being looked at.
+
+What verdicts of a run depend on, as hashes: a resume notices when any of it changed.
+"""
+
+import ast
+import os
+import re
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kept.core.case import Cases, implicit_cases
+from kept.core.objective import OWN
+from kept.evaluators.runners.coding_agent import AgentRunnerSpec
+from kept.evaluators.runners.command import ModelRunnerSpec
+from kept.models.roles import is_kept
+from kept.recipes.task.cases import read_cases
+from kept.recipes.task.command_lines import cwds, looked_up, modules, named, words
+from kept.recipes.task.guards import check_guards, check_protected
+from kept.recipes.task.make_coding_agent import digest, file_hashes, given_files, hash_of
+from kept.recipes.task.make_proposers import Proposing, check_proposers, read_proposers
+from kept.recipes.task.make_runner import check_runner
+from kept.recipes.task.make_scorer import check_scorer, named_in
+from kept.recipes.task.models import check_models, take_seed_names
+from kept.recipes.task.prompts import check_prompts_folder, take_prompts
+from kept.recipes.task.sandbox import check_sandbox
+from kept.recipes.task.spec import ArtifactsSpec, LoggingSpec, MutationSpec, TaskSpec
+from kept.spec.paths import NEVER, UNLESS_NAMED, read_artifacts, read_text
+from kept.spec.shared_sections import ModelsSpec
+from kept.spec.source import Source
+from kept.spec.validate import section, validate
+from kept.store.candidate_files import link_in
+from kept.store.exports import is_results_file
+
+MAX_FILES = 1000
+"""Files of a folder; one with more holds data, and is not looked into."""
+
+MAX_SCRIPT = 1024 * 1024
+"""Bytes of a text that somebody wrote and that may name other files."""
+
+MAX_NAMED = 5
+"""Files that a warning names."""
+
+SHELL = (".sh", ".bash")
+
+
+def measure_files(source: Source, task: TaskSpec, artifacts: Collection[str]) -> dict[str, str]:
+    """A hash of each file that scores depend on, by its name in the task's folder."""
+    tree = source.folder.resolve()
+    apart = _apart(source, task, artifacts)
+    found = sorted(_made_of(tree, task, (*task.runner.lines, *named_in(task.scorer))))
+    files = (path for path in found if not any(path.is_relative_to(other) for other in apart))
+    return {f"`{_name(path, tree)}`": digest(path) for path in files}
+
+
+def exposed(
+    source: Source, task: TaskSpec, artifacts: Collection[str], hidden: Collection[Path]
+) -> tuple[str, ...]:
+    """What to be warned of: files of the scorer alone that the runner can read all the same."""
+    tree = source.folder.resolve()
+    scorer = _made_of(tree, task, named_in(task.scorer))
+    shared = _made_of(tree, task, task.runner.lines)
+    apart = (*_apart(source, task, artifacts), *hidden)
+    seen = sorted(
+        f"`{_name(path, tree)}`"
+        for path in scorer - shared
+        if path.is_relative_to(tree) and not any(path.is_relative_to(other) for other in apart)
+    )
+    if not seen:
+        return ()
+    more = f" and {len(seen) - MAX_NAMED} more" if len(seen) > MAX_NAMED else ""
+    told = f"{', '.join(seen[:MAX_NAMED])}{more}"
+    return (f"the runner can read what the scorer uses: {told}; list it in `sandbox.hidden`",)
+
+
+def _made_of(tree: Path, task: TaskSpec, lines: Collection[str]) -> set[Path]:
+    """The files that commands name, and those that these lead to."""
+    places = (task.runner.cwd, *cwds(task.scorer.model_dump()))
+    bases = tuple(dict.fromkeys((tree, *((tree / place).resolve() for place in places))))
+    packages = {path for line in lines for name in modules(line) for path in _modules(bases, name)}
+    return _reached(tree, bases, named(bases, lines) | packages)
+
+
+def _apart(source: Source, task: TaskSpec, artifacts: Collection[str]) -> list[Path]:
+    """What a run compares by its meaning, and what it or its commands may write to."""
+    names = [*artifacts, *task.sandbox.writable, source.path.name]
+    names += [task.cases.file] if task.cases else []
+    names += [name for name in (task.logging.results_file, task.logging.candidate_dir) if name]
+    return [(source.folder / name).resolve() for name in names]
+
+
+def _reached(tree: Path, bases: tuple[Path, ...], first: Iterable[Path]) -> set[Path]:
+    """Files, those in folders, and what they lead to."""
+    reached: set[Path] = set()
+    waiting = list(first)
+    while waiting:
+        path = waiting.pop()
+        if path in reached:
+            continue
+        inside = path.is_relative_to(tree)
+        if path.is_dir():
+            # `.` and what is elsewhere are where a command works, and not what it is made of
+            waiting += _files(path) if inside and path != tree else ()
+        elif path.is_file() and (inside or _is_written(path)):
+            reached.add(path)
+            waiting += _leads_to(tree, bases, path)
+    return reached
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of a folder; none when there are so many that they must be data."""
+    found: list[Path] = []
+    for inner, folders, names in os.walk(folder):
+        folders[:] = set(folders) - NEVER - UNLESS_NAMED
+        found.extend(Path(inner, name) for name in names)
+        if len(found) > MAX_FILES:
+            return []
+    return found
+
+
+def _is_written(path: Path) -> bool:
+    """Whether somebody wrote it: outside the task's folder, a binary is the system's."""
+    if any(path.is_relative_to(place) for place in ("/proc", "/sys", "/dev", "/run")):
+        return False
+    try:
+        with path.open("rb") as file:
+            return b"\0" not in file.read(4096)
+    except OSError:
+        return False
+
+
+def _leads_to(tree: Path, bases: tuple[Path, ...], path: Path) -> Iterator[Path]:
+    """The files of the task that a script names."""
+    if path.suffix not in ("", ".py", *SHELL) or path.stat().st_size > MAX_SCRIPT:
+        return
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    # where a script stands is where Python looks for its imports
+    around = (path.parent, *bases)
+    parsed = _parsed(text) if _may_be(path, text, ".py") else None
+    found = _imports(around, path, parsed) if parsed else iter(())
+    if parsed is None and _may_be(path, text, *SHELL):
+        found = _words(around, text)
+    yield from (other for other in found if other.is_relative_to(tree))
+
+
+def _may_be(path: Path, text: str, *suffixes: str) -> bool:
+    """Whether a script is of a language, by its suffix or else by its first line."""
+    if path.suffix or not text.startswith("#!"):
+        return path.suffix in ("", *suffixes)
+    program = re.split(r"[\s/]+", text.partition("\n")[0])
+    known = ("python", "pypy") if ".py" in suffixes else ("sh", "bash", "dash", "zsh", "ksh")
+    return any(re.fullmatch(rf"(?:{'|'.join(known)})[\d.]*", word) for word in program)
+
+
+def _words(around: tuple[Path, ...], text: str) -> Iterator[Path]:
+    for line in text.splitlines():
+        # most words of a script are no files, and a file may come to be called `done`
+        likely = (word for word in words(line) if "." in word)
+        # a folder that a script mentions may be one that it makes, or fills
+        yield from (path for path in looked_up(around, likely) if path.is_file())
+        yield from (path for name in modules(line) for path in _modules(around, name))
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _imports(around: tuple[Path, ...], path: Path, parsed: ast.Module) -> Iterator[Path]:
+    """The modules that a Python file imports, as far as they are files near it."""
+    for node in ast.walk(parsed):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _modules(around, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            # `from . import x` looks one folder up for each dot after the first
+            places = (path.parents[min(node.level, len(path.parents)) - 1],)
+            start = f"{node.module}." if node.module else ""
+            for alias in node.names:
+                yield from _modules(places if node.level else around, start + alias.name)
+
+
+def _modules(places: Iterable[Path], name: str) -> Iterator[Path]:
+    """The file of a module and of each package it is in; the last part may be a function."""
+    parts = name.split(".")
+    for place in places:
+        for size in range(1, len(parts) + 1):
+            stem = place.joinpath(*parts[:size])
+            for path in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
+                if path.is_file():
+                    yield path.resolve()
+
+
+def _name(path: Path, tree: Path) -> str:
+    """As a person calls it; the name of a file may be bytes that are no text."""
+    shown = path.relative_to(tree).as_posix() if path.is_relative_to(tree) else str(path)
+    return shown.encode("utf-8", "backslashreplace").decode()
+
+
+def check_own_measures(source: Source, task: TaskSpec) -> None:
+    """Report a model whose replies are kept: one that is kept costs nothing, and takes no time."""
+    breakers = [one.lower or one.higher for one in task.policy.tie_breakers]
+    named = [name for name in OWN if name in {*breakers, *(one.metric for one in task.constraints)}]
+    runner = section(source, ("runner",), ModelRunnerSpec)
+    if not named or runner is None:
+        return
+    target = runner.model or (section(source, ("models",), ModelsSpec) or ModelsSpec()).target
+    if target is not None and is_kept("target", target.config(source.folder)):
+        names = ", ".join(f"`{name}`" for name in named)
+        message = f"{names} of a reply that is kept for other runs would be nothing"
+        source.report(("models", "target"), message, "set `cache: false`")
+
+
+GUIDANCE = {"instruction": "prompt.md", "rubric": "rubric.md"}
+"""What a brief calls it, and the file of the task's folder that holds it."""
+
+
+def read_guidance(source: Source, artifacts: Collection[str]) -> dict[str, str]:
+    """What the task's folder says to whoever proposes and judges.
+
+    A file that is an artifact is what the run improves, and not what it is told.
+    """
+    found: dict[str, str] = {}
+    for name, file in GUIDANCE.items():
+        path = source.folder / file
+        if path.is_file() and file not in artifacts:
+            text = read_text(source, (), path)
+            if text is not None:
+                found[name] = text
+    return found
+
+
+def check_outputs(source: Source, artifacts: Collection[str]) -> None:
+    """Refuse to write where something stands that is not ours."""
+    first = section(source, ("logging",), LoggingSpec, unread=("candidate_dir",))
+    second = section(source, ("logging",), LoggingSpec, unread=("results_file",))
+    results = first.results_file if first else None
+    candidates = second.candidate_dir if second else None
+    if results is not None:
+        loc, path = ("logging", "results_file"), source.folder / results
+        _check_place(source, loc, path)
+        if path.is_dir():
+            source.report(
+                loc, f"`{results}` is a folder", f"name a file, as in `{results}/results.jsonl`"
+            )
+        elif results in artifacts or (path.exists() and not is_results_file(path)):
+            hint = "name another file: this one would be written to"
+            source.report(loc, f"`{results}` is there and holds something else", hint)
+    if candidates is not None:
+        loc, path = ("logging", "candidate_dir"), source.folder / candidates
+        _check_place(source, loc, path)
+        if path.exists() and not path.is_dir():
+            source.report(loc, f"`{candidates}` is a file, where a folder was expected")
+        inside = [name for name in artifacts if name.startswith(f"{candidates}/")]
+        if inside:
+            source.report(loc, f"`{candidates}` holds the artifact `{inside[0]}`")
+
+
+def _check_place(source: Source, loc: tuple[str, str], path: Path) -> None:
+    if (link := link_in(path, source.folder)) is not None:
+        hint = "name a place that no link leads to: nothing is written through links"
+        source.report(loc, f"`{link.relative_to(source.folder)}` is a link", hint)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFiles:
+    """What a task's files say."""
+
+    texts: Mapping[str, str]
+    editable: Collection[str]
+    guidance: Mapping[str, str]
+    proposing: Proposing
+    cases: Cases
+    given: Mapping[str, tuple[str, ...]]
+    """Of each case, what an agent is given of the task's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """A task in order, with all that it names."""
+
+    source: Source
+    task: TaskSpec
+    files: TaskFiles
+
+
+def read_task(source: Source, *, proposes: bool = True) -> ReadTask:
+    """What a source says; raises `SpecError` with everything that is wrong with it."""
+    take_seed_names(source)
+    take_prompts(source)
+    task = validate(source, TaskSpec)
+    files = read_files(source, proposes)
+    if task is not None:
+        check_own_measures(source, task)
+    source.check()
+    assert task is not None, "a task without problems is a task"
+    return ReadTask(source, task, files)
+
+
+def read_files(source: Source, proposes: bool) -> TaskFiles:
+    """Look at every file that a right part of the spec names."""
+    limits = ("max_files_per_iteration",)
+    artifacts = section(source, ("artifacts",), ArtifactsSpec, unread=limits)
+    texts = read_artifacts(source, artifacts.include, artifacts.exclude) if artifacts else {}
+    mutation = section(source, ("mutation",), MutationSpec) or MutationSpec()
+    editable = {name: texts[name] for name in texts if _may_edit(name, mutation)}
+    if texts and not editable:
+        message = "leaves no artifact to edit"
+        source.report(("mutation", "allowed_file_types"), message, f"there are {', '.join(texts)}")
+    check_protected(source, mutation.protect, editable)
+    check_outputs(source, texts)
+    check_prompts_folder(source)
+    if proposes:
+        check_proposers(source)
+    found = read_cases(source)
+    check_scorer(source, texts, found)
+    check_guards(source, texts)
+    check_sandbox(source)
+    check_models(source)
+    check_runner(source, texts, found)
+    guidance = read_guidance(source, texts)
+    proposing = read_proposers(source, editable, found)
+    agent = section(source, ("runner",), AgentRunnerSpec)
+    given = given_files(source, agent, found) if agent else {}
+    return TaskFiles(texts, editable, guidance, proposing, found or implicit_cases(), given)
+
+
+def _may_edit(name: str, mutation: MutationSpec) -> bool:
+    return not mutation.allowed_file_types or name.endswith(mutation.allowed_file_types)
+
+
+_NO_MEANING: Mapping[str, Any] = {
+    **dict.fromkeys(("id", "description", "budget", "logging", "workers", "width"), True),
+    **dict.fromkeys(("gate", "race"), True),
+    "policy": {"on_failure", "keep_if"},
+}
+"""What a resume may change: it alters how long a run goes on, or how fast, but no verdict. What the
+gate is follows from more than its key, and stands for itself."""
+
+
+def inputs_of(source: Source, task: TaskSpec, files: TaskFiles, gate: str) -> dict[str, str]:
+    """A hash for each thing that a run depends on, by the name that a person knows it by."""
+    return {
+        "spec": hash_of(_meaning(task)),
+        "gate": hash_of([gate, *(_racing(task) if gate == "race" else (None,))]),
+        **_companions(files),
+        **measure_files(source, task, files.texts),
+        **file_hashes(source, files.given, files.texts),
+    }
+
+
+def _racing(task: TaskSpec) -> tuple[object, ...]:
+    """How it is raced; what is not said is not there, so that a new key leaves old runs alone."""
+    if task.race is None:
+        return ("balanced",)
+    said = task.race.said
+    return (task.race.preset, *((said,) if said else ()))
+
+
+def _companions(files: TaskFiles) -> dict[str, str]:
+    """Hashes of the files that are read with the task, by the names that a person knows."""
+    texts = {GUIDANCE[name]: text for name, text in files.guidance.items()}
+    found = {f"`{name}`": hash_of(text) for name, text in texts.items()}
+    for alternatives in files.proposing.alternatives:
+        found |= {f"`{one.label}`": hash_of(one.texts) for one in alternatives}
+    return found | {f"`{file}`": hash_of(text) for file, text in files.proposing.prompts.items()}
+
+
+def _meaning(task: TaskSpec) -> dict[str, Any]:
+    """What verdicts depend on; spelling a default out changes nothing."""
+    dump = task.model_dump(exclude=dict(_NO_MEANING), exclude_defaults=True)
+    return {name: value for name, value in dump.items() if value != {}}

@@ -1,0 +1,258 @@
+"""Copies of a tree to run commands in, where no overlay can be had.
+
+One for each command that runs at a time, made when it is first needed. Between two commands only
+what differs is put right: files that were written, removed or added, and the candidate's own.
+
+Whether a command without walls changed files that were none of its business.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from kept.errors import RunError
+from kept.sandbox.command import View
+from kept.sandbox.temp_dirs import remove
+
+MAX_FILES = 50_000
+"""A larger tree is not copied: somebody named a folder that is no project."""
+
+LEFT_OUT = {".git", ".kept", ".venv", "node_modules", "__pycache__"}
+"""Folders that are large and not the command's business; those it may need are linked."""
+
+_LINKED = {".venv", "node_modules"}
+
+
+class _Mark(NamedTuple):
+    """What tells whether a file of a copy was touched."""
+
+    mode: int
+    size: int
+    changed: int
+    inode: int
+
+
+_Marks = dict[str, _Mark]
+"""Of what is in one folder, by name."""
+
+
+class Copies:
+    """The copies of all trees, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._free: dict[View, list[_Copy]] = {}
+        self._made = 0
+
+    @contextmanager
+    def lend(self, view: View, candidate: Path) -> Generator[Path]:
+        """A copy of a tree without what is hidden, with a candidate's files laid over it."""
+        free = self._free.setdefault(view, [])
+        if free:
+            copy = free.pop()
+        else:
+            self._made += 1
+            # the folder of the copies may lie in the tree, and is not to be copied into itself
+            hidden = (*view.hidden, self._folder.parent)
+            copy = _Copy(replace(view, hidden=hidden), self._folder / f"tree-{self._made}")
+        copy.lay_over(candidate)
+        try:
+            yield copy.folder
+        finally:
+            copy.restore()
+            free.append(copy)
+
+
+class _Copy:
+    """One copy."""
+
+    def __init__(self, view: View, folder: Path) -> None:
+        self.folder = folder
+        self._tree = view.tree
+        self._hidden = view.hidden
+        self._linked = view.writable
+        self._marks: dict[str, _Marks] = {"": {}}
+        folder.mkdir(parents=True)
+        self._mode = folder.stat().st_mode
+        for name in self._names():
+            self._fetch(name)
+
+    def lay_over(self, candidate: Path) -> None:
+        """Put a candidate's files in."""
+        for name, entry in _walk(candidate):
+            target = self.folder / name
+            if entry.is_dir():
+                target.mkdir(exist_ok=True)
+            else:
+                _remove(target)
+                shutil.copy2(entry.path, target)
+
+    def restore(self) -> None:
+        """Make it what the tree was, whatever a command did to it."""
+        self.folder.chmod(stat.S_IMODE(self._mode))
+        self._restore("")
+
+    def _restore(self, below: str) -> None:
+        """Put one folder right, and then those that belong in it.
+
+        Goes through every file after every command, so it does as little as it can for each. What
+        was left out of the copy is looked at all the same: a `__pycache__` of one candidate would
+        be taken for that of the next.
+        """
+        marks = self._marks[below]
+        wrong, strange = dict(marks), list[str]()
+        with os.scandir(self.folder / below) as entries:
+            for entry in entries:
+                mark = marks.get(entry.name)
+                if mark is None:
+                    strange.append(entry.path)
+                elif _same(entry, mark):
+                    del wrong[entry.name]
+        for path in strange:
+            _remove(Path(path))
+        for name in sorted(wrong):
+            _remove(self.folder / below / name, only_if_not=wrong[name].mode)
+            self._fetch(_join(below, name))
+        for name, mark in list(marks.items()):
+            if stat.S_ISDIR(mark.mode):
+                self._restore(_join(below, name))
+
+    def _fetch(self, name: str) -> None:
+        """Copy one file, link or folder of the tree."""
+        source, target = self._tree / name, self.folder / name
+        mode = source.lstat().st_mode
+        if source in self._linked or (Path(name).name in _LINKED and stat.S_ISDIR(mode)):
+            target.symlink_to(source)
+        elif stat.S_ISLNK(mode):
+            target.symlink_to(source.readlink())
+        elif stat.S_ISDIR(mode):
+            target.mkdir(exist_ok=True)
+            target.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+        else:
+            shutil.copy2(source, target)
+        above, _, last = name.rpartition("/")
+        mark = self._marks[above][last] = _mark(target.lstat())
+        if stat.S_ISDIR(mark.mode):
+            self._marks.setdefault(name, {})
+
+    def _names(self) -> Iterator[str]:
+        linked = {str(path) for path in self._linked}
+        for count, (name, entry) in enumerate(_walk(self._tree, self._hidden, linked)):
+            if count >= MAX_FILES:
+                raise RunError(
+                    f"{self._tree} has more than {MAX_FILES} files, too many to copy",
+                    hint="install bubblewrap, which needs no copy, or give the task its own folder",
+                )
+            if entry.is_symlink() or entry.is_dir() or entry.is_file(follow_symlinks=False):
+                yield name
+
+
+def _walk(
+    folder: Path, hidden: tuple[Path, ...] = (), linked: Collection[str] = (), below: str = ""
+) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
+    """Path and entry of everything below a folder, folders before what is in them."""
+    for name, entry in _listed(folder, below):
+        if entry.name in LEFT_OUT - _LINKED or Path(entry.path) in hidden:
+            continue
+        yield name, entry
+        is_link = entry.name in _LINKED or entry.path in linked
+        if entry.is_dir(follow_symlinks=False) and not is_link:
+            yield from _walk(folder, hidden, linked, name)
+
+
+def _listed(folder: Path, below: str) -> list[tuple[str, "os.DirEntry[str]"]]:
+    with os.scandir(folder / below) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    return [(_join(below, entry.name), entry) for entry in found]
+
+
+def _join(below: str, name: str) -> str:
+    return f"{below}/{name}" if below else name
+
+
+def _mark(found: os.stat_result) -> _Mark:
+    return _Mark(found.st_mode, found.st_size, found.st_ctime_ns, found.st_ino)
+
+
+def _same(entry: "os.DirEntry[str]", mark: _Mark) -> bool:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    mode, size, changed, inode = mark
+    if found.st_ctime_ns == changed and found.st_ino == inode:
+        return found.st_size == size
+    # a folder changes with what is in it
+    return stat.S_ISDIR(mode) and found.st_mode == mode
+
+
+def _remove(path: Path, only_if_not: int | None = None) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        if only_if_not is not None and stat.S_ISDIR(only_if_not):
+            return
+        try:
+            shutil.rmtree(path, ignore_errors=True)
+        except RecursionError:
+            remove(path)
+    else:
+        path.unlink()
+
+
+MAX_WATCHED_FILES = 1000
+"""Files of one folder that are looked at: a larger one is data, and would take long."""
+
+_MADE = ("__pycache__", ".git", ".kept")
+"""Folders that change by themselves."""
+
+
+class Guard:
+    """Remembers files, and those in folders, as they were when it was made."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._paths = tuple(paths)
+        self._before = dict(_prints(self._paths))
+
+    def changed(self) -> list[Path]:
+        """The files that are no longer what they were, are gone, or are new."""
+        now = dict(_prints(self._paths))
+        paths = {**self._before, **now}
+        return [path for path in paths if now.get(path) != self._before.get(path)]
+
+
+def _prints(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """Hashes by path of the files that are there."""
+    for path in paths:
+        for file in _below(path) if path.is_dir() else (path,):
+            try:
+                found = file.stat()
+                yield file, _digest(file, found.st_ctime_ns, found.st_size, found.st_ino)
+            except OSError:
+                continue
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    return islice(_walk_watched(folder), MAX_WATCHED_FILES)
+
+
+def _walk_watched(folder: Path) -> Iterator[Path]:
+    for path, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _MADE)
+        yield from (Path(path, name) for name in sorted(files))
+
+
+# between two commands next to nothing changes, and what has not need not be read again
+@lru_cache(maxsize=10_000)
+def _digest(path: Path, changed: int, size: int, inode: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,282 @@
+"""A process that answers lines with lines, one at a time: where the code of a user runs.
+
+Belongs to no event loop, so it may outlive one. Reading and writing happens in a thread for each
+exchange; ending the process ends the thread.
+
+A process that serves, with walls round it where this machine can build them.
+
+It sees what we see, and writes to folders of its own: `/tmp` and its home, which are held in memory
+between walls. Without walls it is only asked to, and `abilities` says so.
+"""
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from shlex import join
+
+from kept.sandbox import cgroup, execute, orphan_search
+from kept.sandbox.bwrap import INSIDE, Site, walled
+from kept.sandbox.capabilities import abilities, calls_filter
+from kept.sandbox.command import Command, Limits, Network, View
+from kept.sandbox.process import Status, how_ended, last_words, shell, start_alone
+from kept.sandbox.temp_dirs import scratch_folder
+from kept.settings import child_environment
+
+MOST_LINE = 64 * 1024 * 1024
+"""Bytes of an answer; a process that says more in one line is ended, before it fills our memory."""
+
+
+class ChildEnded(Exception):
+    """The process is gone; the message says how."""
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+class Child:
+    """One such process."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        pass_fds: Sequence[int] = (),
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        """Start it; `after` is called once it is gone. Raises `OSError` where it cannot start."""
+        self._after = after
+        self._over = False
+        # append, so that it can be emptied while the process has it open
+        self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 # closed with the process
+        self._process = start_alone(
+            lambda: subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                pass_fds=pass_fds,
+                start_new_session=True,
+            )
+        )
+        self._thread: threading.Thread | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended, as far as anybody knows."""
+        return not self._over and self._process.poll() is None
+
+    async def ask(self, line: bytes | None, seconds: float) -> bytes:
+        """The answer to a line; None only listens. Raises `ChildEnded`, or `TimeoutError`.
+
+        Whatever keeps it from answering ends the process.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
+
+        def settle(answer: bytes) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        def work() -> None:
+            answer = self._exchange(line)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, answer)
+
+        self._thread = threading.Thread(target=work, name="kept-child", daemon=True)
+        self._thread.start()
+        try:
+            answer = await asyncio.wait_for(future, seconds)
+        except (TimeoutError, asyncio.CancelledError):
+            self.end()
+            raise
+        if not answer.endswith(b"\n"):
+            raise self._ended(len(answer))
+        self._errors.truncate(0)
+        return answer
+
+    def ask_blocking(self, line: bytes | None, seconds: float) -> bytes:
+        """The same without an event loop."""
+        answers: list[bytes] = []
+        self._thread = threading.Thread(
+            target=lambda: answers.append(self._exchange(line)), name="kept-child", daemon=True
+        )
+        self._thread.start()
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self.end()
+            raise TimeoutError
+        if not answers[0].endswith(b"\n"):
+            raise self._ended(len(answers[0]))
+        self._errors.truncate(0)
+        return answers[0]
+
+    def first_line(self, seconds: float) -> bytes:
+        """What it says by itself, without an event loop. Raises as `ask` does."""
+        output = self._process.stdout
+        assert output is not None
+        if not select.select([output], [], [], seconds)[0]:
+            self.end()
+            raise TimeoutError
+        answer = output.readline(MOST_LINE)
+        if not answer.endswith(b"\n"):
+            raise self._ended(len(answer))
+        return answer
+
+    def end(self) -> None:
+        """Have the process and everything it started gone."""
+        if self._over:
+            return
+        self._over = True
+        try:
+            self._kill()
+        finally:
+            if self._after is not None:
+                self._after()
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._thread is not None:
+            # at the end of its pipe at once; a process that left the group may hold that open
+            self._thread.join(1.0)
+            if self._thread.is_alive():
+                return
+        for file in (self._process.stdin, self._process.stdout, self._errors):
+            with suppress(OSError):
+                assert file is not None
+                file.close()
+
+    def _exchange(self, line: bytes | None) -> bytes:
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        # not an error of ours: the process ended, and that is found out by its silence
+        with suppress(OSError, ValueError):
+            if line is not None:
+                process.stdin.write(line)
+                process.stdin.flush()
+            return process.stdout.readline(MOST_LINE)
+        return b""
+
+    def _ended(self, said: int) -> ChildEnded:
+        """How it ended by itself, with its last words; or that it said too much."""
+        if said >= MOST_LINE:
+            self.end()
+            return ChildEnded(f"answered with more than {MOST_LINE // 1024**2} MiB")
+        return self._silent()
+
+    def _silent(self) -> ChildEnded:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        how, said = how_ended(self._process.poll()), last_words(self._errors)
+        self.end()
+        last = said.rpartition("\n")[2]
+        return ChildEnded(f"{how}: {last[:300]}" if last else how, said)
+
+
+_READ_ONLY = "[Errno 30]"
+"""How Python says that a file cannot be written to because nothing there can."""
+
+_PR_SET_DUMPABLE = 4
+"""As linux/prctl.h has it."""
+
+_DAY = 86_400.0
+"""Seconds that it may serve; of its processors it may use many times that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where a process serves, and what it sees."""
+
+    folder: Path
+    """It runs here, and may read what is here."""
+    seen: tuple[Path, ...] = ()
+    """Further files and folders that it needs, wherever they lie."""
+    network: Network = "none"
+    passed_on: tuple[str, ...] = ()
+    """Further variables of our environment that it may see."""
+    limits: Limits = field(default_factory=Limits)
+
+
+def _linked(folder: Path) -> tuple[Path, ...]:
+    """What links in a folder lead to: a candidate's folder has the agent's own files so."""
+    entries = folder.iterdir() if folder.is_dir() else ()
+    return tuple(entry for entry in entries if entry.is_symlink() and entry.exists())
+
+
+def start_confined(argv: Sequence[str], room: Room) -> Child:
+    """Start it; raises `OSError` where it cannot be."""
+    able = abilities()
+    folder = room.folder.resolve()
+    seen = (folder, *(path.resolve() for path in (*room.seen, *_linked(folder))))
+    # what lies in its own folder is its own, be it called `.env`
+    view = View(folder, seen=seen, readable=(folder,), network=room.network, bare=True)
+    command = Command(f"exec {join(argv)}", folder, _DAY, limits=room.limits, view=view)
+    mark = execute.new_mark()
+    open_ = ExitStack()
+    try:
+        scratch = open_.enter_context(scratch_folder("serve"))
+        groups = open_.enter_context(cgroup.groups(able.groups, room.limits))
+        own = {"HOME": str(scratch), "TMPDIR": str(scratch), orphan_search.MARK: mark}
+        if not able.walls:
+            open_.callback(orphan_search.kill_strays, mark)
+            words = shell(command, groups=groups, mark=mark)
+            environment = child_environment(own, room.passed_on)
+            return Child(words, folder, environment, after=open_.close)
+        status = open_.enter_context(Status(calls_filter(view) if able.calls else b""))
+        site = Site(scratch / "serve" / "w", groups=groups)
+        # the shell's limit on processes holds for everyone but root
+        words = walled(command, site, status, shell(command, count=os.geteuid() != 0))
+        own |= {"HOME": str(INSIDE / "home"), "TMPDIR": "/tmp"}
+        environment = child_environment(own, room.passed_on)
+        return Child(words, Path("/"), environment, status.fds, open_.close)
+    except BaseException:
+        open_.close()
+        raise
+
+
+def start_apart(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Child:
+    """Start a process that sees all files that we see, and no process but its own.
+
+    Whoever sees our processes reads our environment from /proc: keys are in that of Kept, and in
+    that of the shell that started it. Raises `OSError` where it cannot be started.
+    """
+    if not abilities().walls:
+        _forbid_reading()
+        return Child(argv, folder, environment)
+    words = ["bwrap", "--unshare-pid", "--die-with-parent", "--dev-bind", "/", "/"]
+    words += ["--proc", "/proc"]
+    if os.geteuid() == 0:
+        # root could take the mount away under which our own /proc lies
+        words += ["--cap-drop", "CAP_SYS_ADMIN", "--cap-drop", "CAP_SYS_PTRACE"]
+    return Child([*words, "--chdir", str(folder), "--", *argv], folder, environment)
+
+
+@cache
+def _forbid_reading() -> None:
+    """Have nobody but root read the memory and the environment of this process."""
+    # at use: few machines need it
+    import ctypes
+
+    with suppress(OSError, AttributeError):  # not on Linux
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def explained(words: str) -> str:
+    """What a process says went wrong, and why, where the walls are what it ran into."""
+    if _READ_ONLY not in words or not abilities().walls:
+        return words
+    return f"{words} (between walls only its own /tmp can be written to)"

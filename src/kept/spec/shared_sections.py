@@ -1,0 +1,202 @@
+"""What a task may say about models: one for each thing that a model does.
+
+What a task may say about the walls round its commands.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticKnownError
+
+from kept import settings
+from kept.core.llm import Effort
+from kept.models.providers import (
+    REFERENCE,
+    SCOPE,
+    ModelConfig,
+    Price,
+    check_provider,
+    is_scope,
+    parse,
+)
+from kept.sandbox.command import MIB, Limits, Network
+from kept.spec.validate import Count, Finite, Seconds, SpecModel, Text, Texts
+
+Positive = Annotated[Finite, Field(gt=0)]
+Usd = Annotated[Finite, Field(ge=0)]
+
+
+def reference(value: object) -> object:
+    """A key, which is a variable of the environment by its name."""
+    if value is None or (isinstance(value, str) and REFERENCE.fullmatch(value)):
+        return value
+    # without the value: it may be a key
+    raise ValueError("a key is kept in the environment, not in a file; write ${NAME} for it")
+
+
+def open_address(value: str | None) -> str | None:
+    """An address that anybody may read: a login in it is a secret."""
+    if value is not None and settings.logins(REFERENCE.sub("", value).replace("://:@", "://")):
+        # without the value, for the same reason
+        raise ValueError(
+            "a login is kept in the environment, not in a file; write ${NAME} for it, or for all "
+            "of the address"
+        )
+    return value
+
+
+def scope(value: str | None) -> str | None:
+    """What tokens may be asked for."""
+    if value is not None and not is_scope(value):
+        raise ValueError(f"tokens of an Azure identity are for Azure alone, as in {SCOPE}")
+    return value
+
+
+def model_block(value: object) -> object:
+    """A text stands for a block that says no more; a block without a model is of KEPT_MODEL."""
+    if isinstance(value, dict):
+        given, named = cast("dict[str, object]", value), settings.model()
+        nameless = not {"provider", "model"} & given.keys()
+        return {**_block_of(named), **given} if named and nameless else given
+    if not isinstance(value, str):
+        return value
+    if not value:
+        raise PydanticKnownError("string_too_short", {"min_length": 1})
+    return _block_of(value)
+
+
+def _block_of(text: str) -> dict[str, object]:
+    provider, model = parse(text)
+    return {"provider": provider, "model": model}
+
+
+class PriceSpec(SpecModel):
+    """US dollars for a million tokens."""
+
+    input: Usd
+    output: Usd
+    cached: Usd | None = None
+    """Of those that the provider had at hand; by default as any other."""
+
+
+class ModelSpec(SpecModel):
+    """One model: where it is, how it is asked, what it costs."""
+
+    provider: Annotated[Text, AfterValidator(check_provider)]
+    model: Text
+    base_url: Annotated[Text | None, AfterValidator(open_address)] = None
+    api_key: Annotated[Text | None, BeforeValidator(reference)] = None
+    """`${NAME}`; by default the variable that the provider is known by."""
+    api_version: Text | None = None
+    identity: Text | None = None
+    """The client id of a managed identity, where the machine has several."""
+    token_scope: Annotated[Text | None, AfterValidator(scope)] = None
+    """What tokens of an identity are for, in other clouds than the public one."""
+    # not in a dump, of which the hashes of runs are made
+    auth: Annotated[Literal["api_key", "identity"] | None, Field(exclude=True)] = None
+    """Of Azure: by its key alone, or by an identity although there is a key; else as can be."""
+    temperature: Annotated[Finite, Field(ge=0)] | None = None
+    top_p: Annotated[Finite, Field(gt=0, le=1)] | None = None
+    max_tokens: Count | None = None
+    seed: int | None = None
+    effort: Effort | None = None
+    context_window: Count | None = None
+    """Tokens that it can read and write at once, where the list does not say."""
+    stream: bool = False
+    timeout_seconds: Seconds = 300.0
+    """For one try."""
+    stall_seconds: Seconds = 60.0
+    """Without a byte, after which a stream is cut."""
+    tries: Count = 6
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    price: PriceSpec | None = None
+    """Where it is not, or not rightly, in the list of prices."""
+    cache: bool | None = None
+    """Whether replies are kept for other runs; by default for all but a target that samples."""
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """What a provider has no use for."""
+        provider = said.get("provider")
+        for key in ("api_version", "identity", "token_scope", "auth"):
+            if said.get(key) is not None and provider not in (None, "azure_openai"):
+                yield f"`{key}` goes with `provider: azure_openai`"
+        if said.get("auth") == "identity" and said.get("api_key") is not None:
+            yield "`auth: identity` goes without a key, and there is an `api_key`"
+        if said.get("seed") is not None and provider == "anthropic":
+            yield "Anthropic takes no `seed`"
+
+    @property
+    def name(self) -> str:
+        """`provider/model`."""
+        return f"{self.provider}/{self.model}"
+
+    def config(self, folder: Path) -> ModelConfig:
+        """The same for those who call it; paths begin in a folder."""
+        said = self.model_dump(exclude={"timeout_seconds", "stall_seconds", "price"})
+        price = None if self.price is None else Price(**self.price.model_dump())
+        timeout, stall = self.timeout_seconds, self.stall_seconds
+        asked: dict[str, Any] = {**said, "auth": self.auth, "timeout": timeout, "stall": stall}
+        return ModelConfig(**asked, price=price, folder=folder)
+
+
+RoleSpec = Annotated[ModelSpec, BeforeValidator(model_block)]
+
+
+class ModelsSpec(SpecModel):
+    """Which model does what: `provider/model`, or a block."""
+
+    optimizer: RoleSpec | None = None
+    """Proposes changes; by default the one that KEPT_MODEL names."""
+    target: RoleSpec | None = None
+    """What the artifacts are written for."""
+    critic: RoleSpec | None = None
+    applier: RoleSpec | None = None
+    judge: RoleSpec | None = None
+    manager: RoleSpec | None = None
+    worker: RoleSpec | None = None
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _variable(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"`{name}` is not the name of a variable")
+    return name
+
+
+class SandboxSpec(SpecModel):
+    """What commands may see, write, reach and use up."""
+
+    walls: Literal["auto", "required", "off"] = "auto"
+    """`auto` uses bwrap where it works, and says so where it does not; `required` insists."""
+    network: Network = "none"
+    env: Annotated[tuple[Annotated[Text, AfterValidator(_variable)], ...], Field(strict=False)] = ()
+    """Variables of the environment that commands may see, besides the few that are harmless."""
+    hidden: Texts = ()
+    """Further files and folders that the runner must not see; the scorer sees them."""
+    readable: Texts = ()
+    """Files and folders that commands may read although they are known to hold secrets."""
+    writable: Texts = ()
+    """Files and folders that commands may really write to."""
+    cpu_seconds: Count | None = None
+    memory_mb: Count | None = None
+    file_mb: Count = 1024
+    tree_mb: Count = 1024
+    output_mb: Count = 16
+    processes: Count = 512
+
+    def limits(self, memory: int | None) -> Limits:
+        """The limits of each command; memory is what the machine has, if it is known."""
+        return Limits(
+            self.cpu_seconds,
+            self.memory_mb * MIB if self.memory_mb else memory,
+            self.file_mb * MIB,
+            self.tree_mb * MIB,
+            self.processes,
+        )

@@ -1,0 +1,343 @@
+"""What the models of all specs are made of.
+
+Where in a file a fault of a model stands.
+
+Pydantic names the member of a union that it tried; the file does not, so those names are left out.
+Unions of models are told apart by the one key whose values are fixed: `type` or `kind`.
+
+From a file to a checked model: pydantic's errors in our words, each with its line.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, cast, get_args, get_origin
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, InitErrorDetails
+
+from kept.core.case import SPLITS
+from kept.spec.source import Source, kind_of
+from kept.spec.yaml import Loc
+
+T = TypeVar("T", bound=tuple[object, ...])
+
+
+def no_nul(text: str) -> str:
+    """A text that a command line or a file name can hold."""
+    if "\0" in text:
+        raise ValueError("holds a NUL character")
+    return text
+
+
+def some(values: T) -> T:
+    """At least one of them."""
+    # not min_length: that counts what is wrong in itself as not there, and says so too
+    if not values:
+        raise ValueError("empty, where at least one was expected")
+    return values
+
+
+def _ratio(text: str) -> str:
+    parts = text.split(":")
+    if len(parts) != len(SPLITS) or not all(part.strip().isdigit() for part in parts):
+        raise ValueError(f"`{text}` is not a split; write train:holdout:test, as in 3:5:2")
+    return text
+
+
+def shares_of(ratio: str) -> tuple[int, ...]:
+    """A split as numbers."""
+    return tuple(int(part) for part in ratio.split(":"))
+
+
+def _listed(value: object) -> object:
+    # one text may stand for a list of one
+    return [value] if isinstance(value, str) else value
+
+
+Text = Annotated[str, Field(min_length=1), AfterValidator(no_nul)]
+# YAML has lists, and a strict tuple would refuse them
+Texts = Annotated[tuple[Text, ...], Field(strict=False)]
+SomeTexts = Annotated[Texts, AfterValidator(some)]
+OneOrMore = Annotated[SomeTexts, BeforeValidator(_listed)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Seconds = Annotated[Finite, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+Ratio = Annotated[str, AfterValidator(_ratio)]
+"""Shares of train, holdout and test."""
+
+
+class SpecModel(BaseModel):
+    """What all parts of a spec have in common: no unknown keys, no guessing at types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """What is wrong between values that are each right in themselves.
+
+        Given are only such values. What was left out stands there with its default, unless a key
+        is unknown and may have been meant.
+        """
+        return iter(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _tell_all(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401 # whatever a file may say
+        """Pydantic by itself would look at faults between values when there are no others."""
+        try:
+            made = handler(data)
+        except ValidationError as error:
+            told = error.errors(include_url=False)
+            kept = [cast("InitErrorDetails", fault) for fault in told]
+            between = cls.faults(_right(cls, data, {fault["loc"][:1] for fault in told}))
+            raise _error(cls, [*kept, *map(_detail, between)]) from error
+        between = list(cls.faults({name: getattr(made, name) for name in cls.model_fields}))
+        if between:
+            raise _error(cls, map(_detail, between))
+        return made
+
+
+def _right(
+    model: type[BaseModel], data: object, wrong: set[tuple[int | str, ...]]
+) -> dict[str, object]:
+    """The values of a mapping that nothing was said against."""
+    if not isinstance(data, dict):
+        return {}
+    given = cast("dict[str, object]", data)
+    names = {field.alias or name: field for name, field in model.model_fields.items()}
+    if given.keys() <= names.keys():
+        given = {
+            **{key: field.get_default(call_default_factory=True) for key, field in names.items()},
+            **given,
+        }
+    return {key: value for key, value in given.items() if key in names and (key,) not in wrong}
+
+
+def _detail(message: str) -> InitErrorDetails:
+    # what pydantic makes of a ValueError
+    return InitErrorDetails(
+        type="value_error", loc=(), input=None, ctx={"error": ValueError(message)}
+    )
+
+
+def _error(model: type[BaseModel], faults: Iterable[InitErrorDetails]) -> ValidationError:
+    return ValidationError.from_exception_data(model.__name__, list(faults))
+
+
+class Place(NamedTuple):
+    """A place in a file, and what a mapping there may hold."""
+
+    loc: Loc
+    models: tuple[type[BaseModel], ...]
+    """More than one where a union is not yet decided; none for a plain value."""
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys that a mapping at this place may have."""
+        return list(dict.fromkeys(key for model in self.models for key in _fields(model)))
+
+    @property
+    def tag(self) -> str:
+        """The key that tells the members of a union apart."""
+        return next((key for model in self.models for key in _tags(model)), "kind")
+
+
+def locate(model: type[BaseModel], loc: Loc) -> Place:
+    """The place that pydantic means when it says so below a model."""
+    models: tuple[type[BaseModel], ...] = (model,)
+    real: list[str | int] = []
+    keyed = False
+    for part in loc:
+        if keyed:
+            # a key that the user chose
+            real.append(part)
+            keyed = False
+            continue
+        chosen = tuple(m for m in models if part in _tags(m).values()) if len(models) > 1 else ()
+        if chosen:
+            models = chosen
+            continue
+        real.append(part)
+        if isinstance(part, str):
+            field = _fields(models[0]).get(part) if len(models) == 1 else None
+            models = _models_in(field.annotation) if field else ()
+            keyed = field is not None and _is_mapping(field.annotation)
+    return Place(tuple(real), models)
+
+
+def _fields(model: type[BaseModel]) -> Mapping[str, FieldInfo]:
+    """The fields of a model by the names a file has for them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _tags(model: type[BaseModel]) -> Mapping[str, object]:
+    """Keys of a model that can have one value only, with that value."""
+    return {
+        key: get_args(field.annotation)[0]
+        for key, field in _fields(model).items()
+        if get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
+    }
+
+
+def _is_mapping(annotation: object) -> bool:
+    """Whether a field is a mapping with keys of the user's own, be it `X | None`."""
+    if get_origin(annotation) is dict:
+        return True
+    return any(_is_mapping(inner) for inner in get_args(annotation) if get_origin(inner) is dict)
+
+
+def _models_in(annotation: object) -> tuple[type[BaseModel], ...]:
+    """The models inside `X | None`, `tuple[X, ...]`, `X | Y` and the like."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return (annotation,)
+    return tuple(model for inner in get_args(annotation) for model in _models_in(inner))
+
+
+M = TypeVar("M", bound=BaseModel)
+
+_QUOTED = re.compile(r"'([^']*)'")
+"""How pydantic names what it expects."""
+
+_WANTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dict_type": "a mapping",
+}
+_BOUNDS: Mapping[str, Callable[[Any], str]] = {
+    "greater_than": lambda ctx: f"more than {ctx['gt']:g}",
+    "greater_than_equal": lambda ctx: f"{ctx['ge']:g} or more",
+    "less_than": lambda ctx: f"less than {ctx['lt']:g}",
+    "less_than_equal": lambda ctx: f"{ctx['le']:g} or less",
+    "literal_error": lambda ctx: ctx["expected"].replace("'", "`"),
+    "finite_number": lambda ctx: "a finite number",
+    "string_too_short": lambda ctx: "a text that is not empty",
+}
+
+
+def validate(source: Source, model: type[M], loc: Loc = ()) -> M | None:
+    """The model that a source spells, or one part of it; None, and reports, when it spells none."""
+    return validate_given(source, model, said(source, loc), loc)
+
+
+def validate_given(source: Source, model: type[M], given: object, loc: Loc) -> M | None:
+    """The model that some of what a source has at a place spells; else as `validate`."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            _report(source, fault, model, loc)
+        return None
+
+
+def section(source: Source, loc: Loc, model: type[M], unread: Collection[str] = ()) -> M | None:
+    """One part of a source by itself; None when it has problems, which are not told again.
+
+    Lets what is right in a spec be looked into although something else in it is wrong: another
+    part, or a key of this one that nobody is going to read.
+    """
+    data = said(source, loc)
+    if isinstance(data, dict):
+        given = cast("dict[str, object]", data)
+        data = {key: value for key, value in given.items() if key not in unread}
+    try:
+        return model.model_validate(data)
+    except ValidationError:
+        return None
+
+
+def said(source: Source, loc: Loc, otherwise: object = None) -> object:
+    """What a source has at a place, right or wrong."""
+    data: Any = source.data
+    try:
+        for part in loc:
+            data = data[part]
+    except (LookupError, TypeError):
+        return otherwise
+    return data
+
+
+def check_folder(source: Source, loc: Loc) -> None:
+    """Report a folder for a command that is named and is not there."""
+    name = said(source, loc)
+    if isinstance(name, str) and name and "\0" not in name and not (source.folder / name).is_dir():
+        source.report(loc, f"there is no folder `{name}`")
+
+
+def _report(source: Source, fault: ErrorDetails, model: type[BaseModel], below: Loc) -> None:
+    place = locate(model, fault["loc"])
+    loc = (*below, *place.loc)
+    kind, given = fault["type"], fault["input"]
+    ctx: Mapping[str, Any] = fault.get("ctx", {})
+    if kind == "missing":
+        source.report(loc, "missing")
+    elif kind == "extra_forbidden":
+        source.report(
+            loc, "unknown key", advice(str(loc[-1]), locate(model, fault["loc"][:-1]).keys)
+        )
+    elif kind.startswith("union_tag"):
+        _report_tag(source, Place(loc, place.models), given, ctx)
+    elif kind in _WANTED:
+        source.report(loc, f"{kind_of(given)}, where {_WANTED[kind]} was expected")
+    elif kind in _BOUNDS:
+        message = f"{kind_of(given)}, where {_BOUNDS[kind](ctx)} was expected"
+        source.report(loc, message, _meant(given, _QUOTED.findall(ctx.get("expected", ""))))
+    elif kind == "too_long":
+        source.report(loc, f"at most {ctx['max_length']} expected, {ctx['actual_length']} given")
+    else:
+        # our own validators raise ValueError, and pydantic puts its name in front
+        source.report(loc, fault["msg"].removeprefix("Value error, "))
+
+
+def _report_tag(source: Source, place: Place, given: object, ctx: Mapping[str, Any]) -> None:
+    """A mapping that does not say, or says wrongly, which of several kinds it is."""
+    if not isinstance(given, dict):
+        source.report(place.loc, f"{kind_of(given)}, where a mapping was expected")
+        return
+    key = place.tag
+    if key not in given:
+        source.report((*place.loc, key), "missing")
+        return
+    said = cast("dict[str, object]", given)[key]
+    known = _QUOTED.findall(str(ctx["expected_tags"]))
+    message = (
+        f"{kind_of(said)}, where one of {', '.join(f'`{name}`' for name in known)} was expected"
+    )
+    source.report((*place.loc, key), message, _BY_ITSELF.get(str(said)) or _meant(said, known))
+
+
+_BY_ITSELF: dict[str, str] = {
+    "merge": "a race puts near misses together by itself: leave it out",
+}
+"""Kinds that people know from elsewhere, and that nobody asks for here."""
+
+
+def advice(key: str, known: list[str]) -> str:
+    """What may be meant by a key that is unknown, or which there are."""
+    return _meant(key, known) or f"known keys: {', '.join(known)}"
+
+
+def _meant(word: object, known: Sequence[str]) -> str | None:
+    """Which of the known words may be meant, as a hint."""
+    if not isinstance(word, str) or not word:
+        return None
+    # the beginning of one alone, or its letters in another order
+    likely = [name for name in known if name.startswith(word) or sorted(name) == sorted(word)]
+    near = likely if len(likely) == 1 else get_close_matches(word, known, n=1, cutoff=0.7)
+    return f"did you mean `{near[0]}`?" if near else None

@@ -1,0 +1,527 @@
+"""A file of checksummed lines that only ever grows.
+
+Every line reaches the kernel before `write` returns, so it survives a killed process; `sync` has it
+survive a lost machine. A line that was cut off by a crash is moved to `NAME.torn` when the file is
+opened: bytes are never thrown away.
+
+How a record that cannot be read is told: by its file and its line. Changes nothing.
+
+Reading the files of a run, line by line. Takes no lock and writes nothing.
+
+Every line is verified by its checksum before it is decoded. Offsets are those that lines were
+written at: a file that something else has changed is searched for them.
+"""
+
+import logging
+import mmap
+import os
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TypeVar
+
+import msgspec
+
+from kept.core.artifact import Candidate
+from kept.core.event import Event
+from kept.core.rollout import Failure
+from kept.errors import JournalError
+from kept.store import codec
+from kept.store.candidate_files import SPACE, set_aside
+from kept.store.lock import holder
+from kept.store.pack import Pack
+
+
+class Appender:
+    """The writing end of one file."""
+
+    __slots__ = ("_fd", "dropped", "path", "size")
+
+    def __init__(self, path: Path, header: bytes = b"") -> None:
+        """Open a file, which begins with the record `header` if it is new."""
+        self.path = path
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _cannot("open", path, error) from error
+        self.size = os.fstat(self._fd).st_size
+        """The offset that the next line is written at."""
+        try:
+            self.dropped = self._drop_torn_line()
+            """Bytes of an unfinished last line that were moved aside."""
+            self.size = max(self.size, self._end_of_last_line())
+            if header and self.size == 0:
+                self.write(header + b"\n")
+        except OSError as error:
+            self.close()
+            raise _cannot("write", path, error) from error
+        except JournalError:
+            self.close()
+            raise
+
+    def write(self, records: bytes) -> int:
+        """Append JSON objects, each with its newline; the offset of the first line."""
+        start = self.size
+        lines: list[bytes] = []
+        at = start
+        for record in records.split(b"\n")[:-1]:
+            line = codec.seal(record, at)
+            lines.append(line)
+            at += len(line)
+        data = b"".join(lines)
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._fd, data[written:] if written else data)
+        except OSError as error:
+            self._take_back(written)
+            raise _cannot("write", self.path, error) from error
+        self.size = at
+        return start
+
+    def sync(self) -> None:
+        """Have the disk hold what was written."""
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise _cannot("sync", self.path, error) from error
+
+    def blank_out(self, at: int, line: bytes) -> None:
+        """Move a damaged line aside; blanks take its place, so that no other line moves."""
+        try:
+            set_aside(self.path, line)
+            # a descriptor that appends ignores the offset of a write
+            fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.pwrite(fd, b" " * (len(line) - 1) + b"\n", at)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _cannot("write", self.path, error) from error
+
+    def close(self) -> None:
+        """No more lines."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _take_back(self, written: int) -> None:
+        """Undo a half-written line, so that the file stays whole."""
+        try:
+            os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
+        except OSError:
+            return  # dropped as a torn line at the next opening; the first error is the one to tell
+
+    def _drop_torn_line(self) -> int:
+        if self.size == 0 or os.pread(self._fd, 1, self.size - 1) == b"\n":
+            return 0
+        end = self._line_start(self.size)
+        torn = os.pread(self._fd, self.size - end, end)
+        set_aside(self.path, torn + b"\n")
+        os.ftruncate(self._fd, end)
+        self.size = end
+        return len(torn)
+
+    def _end_of_last_line(self) -> int:
+        """Where the last line ended when it was written; lines before it may be missing now."""
+        if self.size == 0:
+            return 0
+        start = self._line_start(self.size - 1)
+        line = os.pread(self._fd, self.size - start, start)
+        try:
+            return codec.unseal(line) + len(line)
+        except ValueError:
+            return self.size
+
+    def _line_start(self, end: int) -> int:
+        """The offset behind the last newline before an offset."""
+        while end > 0:
+            start = max(0, end - 65536)
+            at = os.pread(self._fd, end - start, start).rfind(b"\n")
+            if at >= 0:
+                return start + at + 1
+            end = start
+        return 0
+
+
+def _cannot(what: str, path: Path, error: OSError) -> JournalError:
+    return JournalError(f"cannot {what} {path}: {error.strerror}", hint=SPACE)
+
+
+log = logging.getLogger("kept")
+
+LARGEST = 64 << 20
+"""Bytes of a rollout file that is searched for the number of a line."""
+
+
+_HINT = (
+    "the file was changed by something else: restore it from a copy; "
+    "`kept doctor RUN` says what is damaged and what can be recovered"
+)
+
+
+def damaged(path: Path | str, number: int, why: object) -> JournalError:
+    """That a line is not as it was written."""
+    return JournalError(f"{path}:{number}: not a record of this journal ({why})", hint=_HINT)
+
+
+def cut_off(path: Path, end: int, missing: int) -> JournalError:
+    """That a file ends before its end."""
+    why = f"the file ends here, and {missing} bytes that were written are missing"
+    return JournalError(f"{path}:{line_number(path, end)}: {why}", hint=_HINT)
+
+
+@cache
+def end_missing(spine: Path, later: int) -> None:
+    """Warn once that the records of a step are missing from the end of a spine."""
+    text = "%s: the end is missing: rollouts.jsonl has rollouts of step %d; what is told is earlier"
+    log.warning(f"{text}, and `kept resume` does those steps again", spine, later)
+
+
+def misplaced(path: Path | str, number: int, why: object) -> JournalError:
+    """That a record of a spine cannot follow those before it."""
+    hint = "the file was changed by something else: a line before this one may be missing or moved"
+    return JournalError(f"{path}:{number}: {why}", hint=f"{hint}; restore it from a copy")
+
+
+def never_began(spine: Path) -> JournalError:
+    """That a spine is empty: of a run that ended at once, or one whose spine was emptied."""
+    rollouts = spine.with_name("rollouts.jsonl")
+    if rollouts.exists() and rollouts.read_bytes().count(b"\n") > 1:  # more than its header
+        hint = f"{rollouts.name} beside it is not: restore the file from a copy"
+        return JournalError(f"{spine} is empty: something else emptied it", hint=hint)
+    hint = "start it again; nothing was spent"
+    return JournalError(f"{spine} is empty: the run ended before it began", hint=hint)
+
+
+def damaged_at(path: Path, at: int, why: object) -> JournalError:
+    """The same of the line that begins at an offset."""
+    return damaged(path, line_number(path, at), why)
+
+
+@contextmanager
+def naming(path: Path, at: int) -> Generator[None]:
+    """Have what cannot be read told by the line that begins at an offset."""
+    try:
+        yield
+    except ValueError as error:
+        raise damaged_at(path, at, error) from error
+
+
+def left_out(path: Path, line: bytes, why: object, at: int = -1) -> None:
+    """Tell that a line of the rollout file is passed over: what it held is asked for again.
+
+    A line whose offset is not given is searched for.
+    """
+    # in a larger file its number is not worth the time: there may be many such lines
+    if at < 0 and path.stat().st_size <= LARGEST and line.strip():
+        at = path.read_bytes().find(line.strip())
+    place = f"{path.name}:{line_number(path, at)}" if at >= 0 else path.name
+    log.warning("%s: a damaged line is left out (%s): %.80r", place, why, line)
+
+
+def line_number(path: Path, at: int) -> int:
+    """The number of the line that begins at an offset."""
+    if not path.exists():
+        return 1
+    with path.open("rb") as file:
+        return file.read(at).count(b"\n") + 1
+
+
+T = TypeVar("T")
+
+INDEX = "steps.idx"
+"""The index of closed steps; its last line tells how long the files were when the run closed."""
+
+
+LAST_LINES = 1 << 16
+"""Bytes at the end of a file that are searched for the last step."""
+
+_STEP = re.compile(rb'"step":(\d+)')
+_ROLLOUT_OF = re.compile(rb'"kind":"rollout","step":(\d+)')
+
+
+class _Manifest(msgspec.Struct):
+    """How a candidate is packed."""
+
+    texts: dict[str, str]
+    blobs: dict[str, str]
+
+
+def load_candidate(pack: Pack, id_: str) -> Candidate:
+    """A candidate from a pack."""
+    try:
+        manifest = codec.decode(pack.get(id_), _Manifest)
+    except ValueError as error:
+        raise JournalError(
+            f"the entry {id_} of {pack.path} is no candidate: {error}",
+            hint="a record was changed by something else: restore the files from a copy",
+        ) from error
+    texts = {
+        path: pack.get(key).decode("utf-8", "surrogateescape")
+        for path, key in manifest.texts.items()
+    }
+    candidate = Candidate(texts, manifest.blobs)
+    if candidate.id != id_:
+        raise JournalError(
+            f"{pack.path}: the candidate {id_} is not what was stored",
+            hint="the file was changed by something else: restore it from a copy",
+        )
+    return candidate
+
+
+class Closed(msgspec.Struct, tag="closed", tag_field="kind"):
+    """How long the files of a run were when its last session ended in good order."""
+
+    journal: int
+    rollouts: int
+    exports: int = 0
+
+
+def closed_sizes(folder: Path) -> Closed | None:
+    """The last line of the index of steps, if the run was closed in good order."""
+    try:
+        with (folder / INDEX).open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 256))
+            lines = file.read().splitlines(keepends=True)[-1:]
+    except OSError:
+        return None
+    try:
+        codec.unseal(lines[0] if lines else b"")
+        return codec.decode(lines[0], Closed)
+    except ValueError:
+        return None
+
+
+def check_whole(spine: Path, end: int) -> None:
+    """Refuse a spine whose last whole line ends before it ended when the run was closed.
+
+    A run that was killed has no record of its end: warns where it has rollouts of a later step.
+    """
+    closed = closed_sizes(spine.parent)
+    if closed is not None and end < closed.journal:
+        raise cut_off(spine, end, closed.journal - end)
+    if closed is None and holder(spine.parent) is None:
+        later = _last_step(spine.with_name("rollouts.jsonl"), _ROLLOUT_OF)
+        # of a run that came to its end meanwhile, all is there by now
+        if later > max(_last_step(spine, _STEP), 0):
+            end_missing(spine, later)
+
+
+def _last_step(path: Path, pattern: re.Pattern[bytes]) -> int:
+    """The highest step that the last lines of a file tell of; -1 where they tell of none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - LAST_LINES))
+            return max(map(int, pattern.findall(file.read())), default=-1)
+    except FileNotFoundError:
+        return -1
+
+
+def event_of(line: bytes, at: int) -> Event:
+    """The event of a line that stands at an offset; raises `ValueError` on a damaged one."""
+    written = codec.unseal(line)
+    if written != at:
+        raise ValueError(
+            f"it was written at byte {written} and stands at byte {at}, a line above is missing"
+        )
+    return codec.decode_event(line)
+
+
+def read_events(path: Path, *, whole: bool = True) -> Iterator[Event]:
+    """The events of a spine; a torn last line is left out.
+
+    With `whole`, raises `JournalError` at the end of a spine that was cut after the run closed.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise JournalError(f"{path.parent} is not a run: it has no {path.name}") from error
+    at = 0
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+        try:
+            yield event_of(line, at)
+        except ValueError as error:
+            raise damaged(path, number, error) from error
+        at += len(line) + 1
+    if whole:
+        check_whole(path, at)
+
+
+class StoredLine(NamedTuple):
+    """A line of the rollout file, or a place where lines are missing."""
+
+    at: int
+    """Where it stands now."""
+    line: bytes
+    """Empty where lines are missing."""
+    problem: str = ""
+    """What is wrong with it; empty for a line that is as it was written."""
+
+
+def stored_lines(
+    path: Path, start: int = 0, end: int | None = None, *, least: int | None = 0
+) -> Iterator[StoredLine]:
+    """The whole lines of the rollout file that were written from one offset up to another.
+
+    Damaged lines, and places where lines are missing, come with their problem. Blank lines are
+    passed over: they take the place of damaged ones that were moved aside and asked for again.
+    Without an `end`, `least` is an offset that the file must reach, besides what it had when the
+    run was closed; None allows any end.
+    """
+    if not path.exists():
+        if least or end:
+            yield StoredLine(0, b"", "the file is missing")
+        return
+    with path.open("rb") as file:
+        at = start if _stands_at(file, start) else 0
+        file.seek(at)
+        known = at  # where the lines so far ended when they were written
+        due: int | None = at  # where the next line was written; None behind a damaged one
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            written, problem = known, ""
+            try:
+                written = codec.unseal(line)
+            except ValueError as error:
+                problem = str(error)
+            blank = bool(problem) and line.isspace()
+            if not problem and due is not None and written > due:
+                if written > start and (end is None or due < end):
+                    yield StoredLine(at, b"", f"{written - due} bytes are missing before it")
+            elif not problem and written < known:
+                problem = f"it was written at byte {written}, before the line above it"
+            if end is not None and written >= end:
+                return
+            if written >= start and not blank:
+                yield StoredLine(at, line, problem)
+            at += len(line)
+            known = max(known, written + len(line))
+            due = None if problem and not blank else known
+    last = _required_end(path, start, least) if end is None else end
+    if due is not None and due < last:
+        yield StoredLine(at, b"", f"the file ends here, and {last - due} bytes are missing")
+
+
+def _required_end(path: Path, start: int, least: int | None) -> int:
+    if least is None:
+        return 0
+    closed = closed_sizes(path.parent)
+    return max(start, least, closed.rollouts if closed else 0)
+
+
+def rollout_lines(
+    path: Path,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    least: int | None = 0,
+    needles: Sequence[bytes] = (),
+) -> Iterator[codec.Line]:
+    """The records of the rollout file in a range, all or those that hold one of `needles`.
+
+    Raises `JournalError` on a damaged or missing line: to leave it out would change a figure.
+    """
+    wanted = re.compile(b"|".join(map(re.escape, needles))).search
+    for one in stored_lines(path, start, end, least=least):
+        if one.problem:
+            raise damaged_at(path, one.at, one.problem)
+        if not wanted(one.line):
+            continue
+        with naming(path, one.at):
+            row = codec.decode_line(one.line)
+        yield row
+
+
+def read_line(line: bytes, path: Path) -> codec.Line | None:
+    """A line of the rollout file; a damaged one is named and left out: it is asked for again."""
+    try:
+        codec.unseal(line)
+        return codec.decode_line(line)
+    except ValueError as error:
+        left_out(path, line, error)
+        return None
+
+
+def read_reply(pack: Pack, row: codec.CallLine, kind: type[T], path: Path) -> T | Failure | None:
+    """What was answered to a call; a damaged one is named and left out: it is asked for again."""
+    raw = raw_reply(pack, row, path)
+    if raw is None:
+        return None
+    try:
+        return codec.decode(raw, Failure) if row.failed else codec.decode(raw, kind)
+    except ValueError as error:
+        left_out(path, _start_of(row), error)
+        return None
+
+
+def raw_reply(pack: Pack, row: codec.CallLine, path: Path) -> bytes | None:
+    """A reply as it was written down, here or in the pack; None where nothing says which."""
+    if not row.stored:
+        return bytes(row.reply)
+    try:
+        return pack.get(codec.decode(row.reply, str))
+    except ValueError as error:
+        left_out(path, _start_of(row), error)
+        return None
+
+
+def _start_of(row: codec.CallLine) -> bytes:
+    """What no other line has: the same request may be made in another scope."""
+    return b'"scope":' + codec.encode(row.scope) + b',"key":' + codec.encode(row.key)
+
+
+def lines_from(path: Path, start: int) -> Iterator[bytes]:
+    """Whole lines behind an offset."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        file.seek(start)
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line
+
+
+def _stands_at(file: BinaryIO, at: int) -> bool:
+    """True if the line that was written at an offset stands there, or if the file ends there."""
+    file.seek(at)
+    line = file.readline()
+    try:
+        return codec.unseal(line) == at if line else file.tell() == at == file.seek(0, 2)
+    except ValueError:
+        return False
+
+
+def matching_lines(path: Path, needles: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole lines that hold one of these, found without reading the others as records."""
+    wanted = tuple(needles)
+    if not wanted or not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        find = _finder(wanted)
+        hit = find(data, 0)
+        while hit >= 0:
+            start = data.rfind(b"\n", 0, hit) + 1
+            end = data.find(b"\n", hit)
+            if end < 0:
+                return
+            yield data[start:end]
+            hit = find(data, end + 1)
+
+
+def _finder(needles: tuple[bytes, ...]) -> Callable[[mmap.mmap, int], int]:
+    """What finds the first of these behind an offset; -1 where there is none."""
+    if len(needles) == 1:
+        # most often, and four times as fast as an expression
+        return lambda data, at: data.find(needles[0], at)
+    search = re.compile(b"|".join(map(re.escape, needles))).search
+
+    def find(data: mmap.mmap, at: int) -> int:
+        hit = search(data, at)
+        return -1 if hit is None else hit.start()
+
+    return find

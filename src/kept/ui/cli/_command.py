@@ -1,0 +1,318 @@
+"""How a command that could not do its work tells so, and which exit code it ends with.
+
+A click command that knows examples of its use, so that help shows them and a test runs them.
+
+What the library logs, told as warnings.
+
+How a run is named to the person who is to type its name.
+
+Options that several commands have, spelled once.
+
+What is wrong, as JSON: `--json` promises a document also where a command cannot do its work.
+
+A server in the foreground: it says where it listens, and ends when it is told to.
+"""
+
+import asyncio
+import logging
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kept.core.ports import Model
+from kept.errors import KeptError, Problem, SetupError, SpecError
+from kept.run import stop_signals
+from kept.settings import debug, program
+from kept.store.home import Home
+from kept.ui.cli import _output
+from kept.ui.cli._output import warn
+
+NO_GAIN = 1
+COULD_NOT_RUN = 2
+CUT_SHORT = 3
+INTERRUPTED = 130
+
+
+class CutShortError(Exception):
+    """An error that came up when a run was under way; its journal is intact."""
+
+    def __init__(self, cause: Exception, resume: str) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.resume = resume
+        """The command that goes on with the run."""
+
+
+def exit_code_of(error: Exception) -> int:
+    """Tell an error on stderr; the code to end with."""
+    match error:
+        case CutShortError(cause=cause, resume=resume):
+            _tell(cause, resume)
+            return CUT_SHORT
+        case click.Abort():
+            click.echo("interrupted", err=True)
+            return INTERRUPTED
+        case click.UsageError() if type(error).__name__ == "NoArgsIsHelpError":
+            # by its name: older versions of click print the help themselves
+            click.echo(error.format_message(), err=True)
+            return COULD_NOT_RUN
+        case click.UsageError():
+            _print(_plain(error.format_message()), _here(error) or _usage(error.ctx))
+            return COULD_NOT_RUN
+        case click.ClickException():
+            _print(_plain(error.format_message()), None)
+            return COULD_NOT_RUN
+        case _:
+            _tell(error, None)
+            return COULD_NOT_RUN
+
+
+def _tell(error: Exception, resume: str | None) -> None:
+    if isinstance(error, SpecError):
+        for problem in error.problems:
+            click.echo(f"error: {problem}", err=True)
+        return
+    go_on = f"`{resume}` goes on where it stopped" if resume else None
+    if isinstance(error, KeptError):
+        _print(error.message, error.hint, go_on)
+        return
+    if debug():
+        # at use: `traceback` costs a start-up that nearly never needs it
+        import traceback
+
+        traceback.print_exception(error)
+    hint = None if debug() else "run it again with KEPT_DEBUG=1 to see where, and report it"
+    _print(f"internal error: {type(error).__name__}: {error}", hint, go_on)
+
+
+def _print(message: str, *hints: str | None) -> None:
+    click.echo(f"error: {message}", err=True)
+    told = [hint for hint in hints if hint]
+    if told:
+        click.echo(err=True)
+    for hint in told:
+        click.echo(f"hint: {hint}", err=True)
+
+
+def _plain(message: str) -> str:
+    """A message of click's in our own style: lower case, no full stop."""
+    message = message.rstrip(".")
+    return message[:1].lower() + message[1:]
+
+
+def _usage(ctx: click.Context | None) -> str | None:
+    return f"`{ctx.command_path} --help` shows how it is used" if ctx else None
+
+
+def _here(error: click.UsageError) -> str | None:
+    """What to write where a spec is missing, and there is one in this folder."""
+    if not isinstance(error, click.MissingParameter) or error.ctx is None or error.param is None:
+        return None
+    found = [name for name in ("task.yaml", "agent.yaml") if Path(name).is_file()]
+    if error.param.name not in ("spec", "task") or not found:
+        return None
+    return f"`{error.ctx.command_path} .` takes the {found[0]} of this folder"
+
+
+class Command(click.Command):
+    """A command with examples at the end of its help."""
+
+    def __init__(self, *args: Any, examples: tuple[str, ...] = (), **kwargs: Any) -> None:  # noqa: ANN401 # handed on to click
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 # click's own signature
+        """Run it; with `--json` an error is a document too."""
+        try:
+            return super().invoke(ctx)
+        except (KeptError, CutShortError) as error:
+            if ctx.params.get("as_json"):
+                # at use: only an error needs it
+
+                tell_as_json(error)
+            raise
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples, one a line."""
+        write_examples(formatter, self.examples)
+
+
+class Commands(Command, click.Group):
+    """Commands under one name, each with examples of its own."""
+
+
+def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) -> None:
+    """A section of command lines, never wrapped."""
+    if examples:
+        with formatter.section("Examples"):
+            for example in examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+class _Warnings(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(record.getMessage())
+
+
+def show_log() -> None:
+    """Have what the library logs appear on stderr in the words of the command line."""
+    log = logging.getLogger("kept")
+    if not any(isinstance(handler, _Warnings) for handler in log.handlers):
+        log.addHandler(_Warnings())
+
+
+def run_name(folder: Path) -> str:
+    """The id where that is enough to find the run from here, else the path of its folder."""
+    folder = folder.resolve()
+    if Home.find(Path.cwd()).runs.resolve() == folder.parent:
+        return folder.name
+    return path_from_here(folder)
+
+
+def path_from_here(path: str | Path) -> str:
+    """A path as one types it here: relative when it is below the working folder."""
+    whole = Path(path).absolute()
+    here = Path.cwd()
+    # links stay links: `best` is one, and the place it points to is nobody's business
+    return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
+
+
+def command_for(verb: str, folder: Path, settings: Sequence[str] = ()) -> str:
+    """The command line that does something with a run."""
+    words = [program(), verb, run_name(folder)]
+    for setting in settings:
+        words += ["--set", setting]
+    return shlex.join(words)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def run_argument(function: F) -> F:
+    """`[RUN]`: which run to look at."""
+    return click.argument("run", default="last")(function)
+
+
+def json_option(function: F) -> F:
+    """`--json`: the answer for programs."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(
+        function
+    )
+
+
+def quiet_option(function: F) -> F:
+    """`-q`: no progress."""
+    return click.option(
+        "-q", "--quiet", is_flag=True, help="Show no progress, only the answer and warnings."
+    )(function)
+
+
+def set_option(function: F) -> F:
+    """`--set`: a value of the spec, for this run alone."""
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="PATH=VALUE",
+        help="Set a value of the spec for this run, by its path in the file. Repeatable.",
+    )(function)
+
+
+def no_cache_option(function: F) -> F:
+    """`--no-cache`: ask models anew."""
+    return click.option(
+        "--no-cache",
+        is_flag=True,
+        expose_value=False,
+        callback=_without_cache,
+        help="Ask models anew: neither read nor write the cache of replies.",
+    )(function)
+
+
+def _without_cache(context: click.Context, _: click.Parameter, given: bool) -> None:
+    if given:
+        from kept.models.roles import without_cache  # at use: help need not load it
+
+        context.with_resource(without_cache())
+
+
+def gain_option(function: F) -> F:
+    """`--fail-if-no-gain`: for scripts that want to know."""
+    return click.option(
+        "--fail-if-no-gain", is_flag=True, help="Exit with 1 when nothing beat the seed."
+    )(function)
+
+
+def workers_option(function: F) -> F:
+    """`--workers`: how much at once."""
+    return click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Rollouts in flight at once; by default what the spec says.",
+    )(function)
+
+
+def money_option(function: F) -> F:
+    """`--max-usd`: how much it may cost."""
+    return click.option(
+        "--max-usd",
+        type=click.FloatRange(min=0),
+        metavar="USD",
+        help="Stop before this is spent; by default what the spec says.",
+    )(function)
+
+
+def step_option(function: F) -> F:
+    """`--step`: one step of the run."""
+    return click.option(
+        "--step", type=click.IntRange(min=0), metavar="N", help="Look at this step alone."
+    )(function)
+
+
+def tell_as_json(error: KeptError | CutShortError) -> None:
+    """Print the problems on stdout; the error itself goes its way to stderr."""
+    _output.document({"ok": False, "problems": _problems(error)})
+
+
+def _problems(error: KeptError | CutShortError) -> list[dict[str, Any]]:
+    cause = error.cause if isinstance(error, CutShortError) else error
+    if isinstance(cause, SpecError):
+        return [_row(problem) for problem in cause.problems]
+    message = cause.message if isinstance(cause, KeptError) else f"{type(cause).__name__}: {cause}"
+    return [_row(Problem("", "", message, cause.hint if isinstance(cause, KeptError) else None))]
+
+
+def _row(problem: Problem) -> dict[str, Any]:
+    file, line = problem.place or (None, None)
+    return {
+        "file": file,
+        "line": line,
+        "flag": problem.where if file is None and problem.where else None,
+        "path": problem.path or None,
+        "problem": problem.message,
+        "hint": problem.hint,
+    }
+
+
+async def serve_until_stopped(model: Model, port: int, *, as_json: bool = False) -> None:
+    """Serve a model until SIGINT, SIGTERM or SIGHUP."""
+    from kept.models.local.model import HOST, start_server
+
+    stopped = asyncio.Event()
+    for number in stop_signals():
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    try:
+        runner, bound = await start_server(model, port)
+    except OSError as error:
+        raise SetupError(
+            f"cannot listen on {HOST}:{port}: {error.strerror}",
+            hint="give another port, or --port 0 for any that is free",
+        ) from error
+    _output.address(f"http://{HOST}:{bound}/v1", as_json=as_json)
+    _output.note(f"serving {model.name}; interrupt to stop")
+    await stopped.wait()
+    await runner.cleanup()

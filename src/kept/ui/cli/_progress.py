@@ -1,0 +1,410 @@
+"""What a person sees of a run as it goes: one line a closed step.
+
+A sink that never raises and hardly costs: a rollout only counts. On a terminal `live.py` adds a
+status line below the steps.
+
+The live display of a run on a terminal: step lines above, one status line below.
+
+A thread of its own redraws it a few times a second from counters that the run keeps, so that a fast
+run is not slowed down by being watched.
+"""
+
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, TextIO, cast
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from kept.core.containers import Log
+from kept.core.event import Event, RunResumed, RunStarted, StepClosed
+from kept.core.llm import PASSED
+from kept.core.plan import AGENT_RUN, COMPARE, EVAL, GATE_WHY, WHY_NOT_RACE
+from kept.core.proposal import ClosedStep
+from kept.core.rollout import Job
+from kept.core.schedules.refine import RERUN, iteration_words, iterations_in
+from kept.core.score import Outcome
+from kept.core.state import State
+from kept.core.text import count, one_line
+from kept.settings import dumb_terminal
+from kept.store.run_index import values
+from kept.ui.cli._output import cut_middle
+from kept.ui.report.format import number
+
+WHY_WIDTH = 60
+REASON_WIDTH = 160
+BETWEEN = len("  ()")
+ROOMY = 70
+"""Columns that hold the evidence of a promotion."""
+LEAST_WHY = 8
+"""Columns in which what was proposed says anything."""
+
+
+class Progress:
+    """Counts, and shows nothing: what `-q` asks for."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.proposals = 0
+        """Closed steps that had one."""
+        self.rollouts = 0
+        """Of this sitting and the closed steps before it."""
+        self.seconds = 0.0
+        """Spent inside the rollouts of this sitting, summed over workers."""
+        self.began = time.monotonic()
+        self.signals = 0
+        self.proposer_width = 0
+        self.sweeping = False
+        """Whether the run measures: then a case is what a person waits for."""
+        self.step_lines = True
+        """Whether a closed step is told here, and not by somebody who knows it better."""
+        self._steps_before: int | None = None
+
+    @property
+    def resumed(self) -> bool:
+        """Whether a run was gone on with."""
+        return self._steps_before is not None
+
+    @property
+    def resumed_in_vain(self) -> bool:
+        """Whether a run was gone on with and there was nothing left to do."""
+        return len(self.state.closed) == self._steps_before
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the terminal as it was."""
+
+    def on_event(self, event: Event, state: State) -> None:
+        """Take up the state, and tell what a person wants to know."""
+        self.state = state
+        if isinstance(event, StepClosed):
+            self.proposals += not event.verdict.idle
+            if self.step_lines and not _says_the_same(state.closed):
+                # with what failed, which the state leaves out because proposers see it
+                self.closed(replace(state.closed[-1], verdict=event.verdict))
+        elif isinstance(event, RunStarted | RunResumed):
+            self.proposals = sum(not step.verdict.idle for step in state.closed)
+            self.rollouts = state.spend.rollouts
+            self.proposer_width = _longest(state)
+            self.sweeping = state.fact(EVAL) != ""
+            if isinstance(event, RunResumed):
+                self._steps_before = len(state.closed)
+            self.opening(event, state)
+
+    def on_rollout(self, job: Job, outcome: Outcome) -> None:
+        """Count it; nothing else, for there may be thousands a second, unless it is waited for."""
+        self.rollouts += 1
+        self.seconds += outcome.seconds
+        if self.sweeping:
+            self.measured(job, outcome)
+
+    def on_signal(self) -> None:
+        """Somebody pressed Ctrl-C."""
+        self.signals += 1
+        if self.signals == 1:
+            self.say("stopping: what is in flight may finish; Ctrl-C again stops at once")
+        elif self.signals == 2:
+            self.say("stopping at once")
+
+    def opening(self, event: RunStarted | RunResumed, state: State) -> None:
+        """A sitting begins."""
+
+    def closed(self, step: ClosedStep) -> None:
+        """A step has its verdict."""
+
+    def measured(self, job: Job, outcome: Outcome) -> None:
+        """A case of a run that measures is done."""
+
+    def say(self, text: str) -> None:
+        """Say something that is not about a step."""
+
+
+class PlainProgress(Progress):
+    """One line a closed step, for logs and pipes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream: TextIO | None = stream
+
+    def opening(self, event: RunStarted | RunResumed, state: State) -> None:
+        """Say which run this is."""
+        self.say(opening_line(event, state))
+
+    def closed(self, step: ClosedStep) -> None:
+        """The step in one line; the one of a run that measures says nothing new."""
+        if not self.sweeping:
+            self.say(step_line(step, self.proposer_width, self.state))
+
+    def measured(self, job: Job, outcome: Outcome) -> None:
+        """The case in one line."""
+        self.say(case_line(job, outcome, self.state))
+
+    def say(self, text: str) -> None:
+        """Write a line, as long as there is somebody to read it."""
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            # the reader went away: the run goes on all the same
+            self._stream = None
+
+
+def progress_on(stream: TextIO, *, quiet: bool) -> Progress:
+    """What suits the stream: nothing, plain lines, or a live display."""
+    if quiet:
+        return Progress()
+    if not stream.isatty() or dumb_terminal():
+        return PlainProgress(stream)
+    # rich takes longer to import than all of kept, and only a terminal needs it
+
+    return LiveProgress()
+
+
+def standard_progress(*, quiet: bool) -> Progress:
+    """Progress where it belongs: on stderr."""
+    return progress_on(sys.stderr, quiet=quiet)
+
+
+def opening_line(event: RunStarted | RunResumed, state: State) -> str:
+    """Which run this is and what it is about."""
+    started = state.started
+    assert started is not None, "the first event is `run_started`"
+    verb = "resumed" if isinstance(event, RunResumed) else "started"
+    if state.fact(EVAL):
+        swept = cast("dict[str, Any]", started.facts[EVAL])
+        rollouts = count(swept["asked"], "rollout")
+        return f"run {started.run_id} {verb}: {swept['name']}, {rollouts}"
+    if started.recipe == AGENT_RUN:
+        return f"run {started.run_id} {verb}: {one_line(state.fact('description'), REASON_WIDTH)}"
+    aim = f"{state.fact('direction')} {state.fact('metric')}"
+    why = started.facts.get(WHY_NOT_RACE)
+    why = f"not race: {why}" if why else state.fact(GATE_WHY)
+    gate = state.fact("gate") + (f" ({why})" if why else "")
+    return f"run {started.run_id} {verb}: {aim}, gate {gate}"
+
+
+def _says_the_same(closed: Log[ClosedStep]) -> bool:
+    """Whether the last step proposed nothing, just as the one before it.
+
+    Steps are opened ahead of the news that a proposer has run dry; once is enough to read that.
+    """
+    if len(closed) < 2:
+        return False
+    before, last = closed[-2], closed[-1]
+    # an attempt of a refinement that left nothing was run, and is news
+    ran = last.skip is not None and bool(last.skip.about)
+    idle = last.verdict.code == "nothing proposed" and not ran
+    return idle and last.verdict == before.verdict and last.turn.proposer == before.turn.proposer
+
+
+def _longest(state: State) -> int:
+    """Width of the longest name among the proposers."""
+    names = state.started.facts.get("proposers") if state.started else None
+    found = cast("list[object]", names) if isinstance(names, list) else []
+    return max((len(str(name)) for name in found), default=0)
+
+
+def case_line(job: Job, outcome: Outcome, state: State) -> str:
+    """`failed   refund-over-limit  1.2 s  equality 0.00: …`."""
+    # at use: only a run that measures needs it, and with it comes all of the report
+    from kept.ui.report.eval_results import grading_of, tested
+
+    told = tested(job, outcome, (), grading_of(state))
+    name = told.case if not told.repeat else f"{told.case} #{told.repeat + 1}"
+    scores = "  ".join(f"{n} {v:.4g}" for n, v in told.metrics.items() if n != PASSED)
+    words = one_line(told.why, REASON_WIDTH) if told.why else scores
+    return f"{told.status:<8} {name}  {told.seconds:.1f} s  {words}".rstrip()
+
+
+def step_line(step: ClosedStep, proposer_width: int = 0, state: State | None = None) -> str:
+    """`step  3  keep     variants  strictly better: `score` 0.62 → 0.71  (variant terse.md)`."""
+    k = step.turn.settings.get("k") if step.turn.proposer == RERUN else None
+    if isinstance(k, int) and state is not None and state.started is not None:
+        of = iteration_words(k, iterations_in(state.started.facts))
+        return f"{of}  {step.verdict.word}  {step_words(step)}"
+    proposer = f"{step.turn.proposer:<{proposer_width}}"
+    return f"step {step.step:>2}  {step.verdict.word:<7}  {proposer}  {step_words(step)}"
+
+
+def step_words(step: ClosedStep, room: int = 0) -> str:
+    """Why the verdict, and what was proposed; where there is only so much room, some of both."""
+    why = one_line(step.proposal.why, WHY_WIDTH) if step.proposal else ""
+    words = one_line(step.verdict.words, REASON_WIDTH)
+    if not why:
+        return words
+    over = len(words) + len(why) + BETWEEN - room
+    if room and over > 0:
+        # what is promoted is what a person waits for: its evidence comes whole where it can
+        share = 0 if step.verdict.best and room >= ROOMY else room * 2 // 5
+        left = max(share, room - len(words) - BETWEEN)
+        if left < LEAST_WHY:
+            return one_line(words, room)
+        # names differ at their ends, reasons at their beginnings
+        why = cut_middle(why, left)
+        words = one_line(words, max(1, room - len(why) - BETWEEN))
+    return f"{words}  ({why})"
+
+
+REDRAWS = 8
+"""A second."""
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+STYLES = {
+    "passed": "green",
+    "scored": "green",
+    "failed": "red",
+    "errored": "yellow",
+    "keep": "bold green",
+    "better": "bold green",
+    "crash": "red",
+    "skip": "dim",
+}
+
+
+class LiveProgress(Progress):
+    """Draws on stderr from `__enter__` to `__exit__`."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        super().__init__()
+        self._console = console or Console(stderr=True, highlight=False)
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._status,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+        )
+        self._lines: deque[Text] = deque()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._redraw, name="kept-progress", daemon=True)
+
+    def __enter__(self) -> "LiveProgress":
+        self._live.start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Show what is left to show, and give the cursor back."""
+        self._done.set()
+        self._thread.join()
+        try:
+            self._print_lines()
+        finally:
+            self._live.stop()
+
+    def opening(self, event: RunStarted | RunResumed, state: State) -> None:
+        """Say which run this is."""
+        self._lines.append(Text(opening_line(event, state), style="dim"))
+
+    def measured(self, job: Job, outcome: Outcome) -> None:
+        """The case in one line."""
+        line = Text(case_line(job, outcome, self.state))
+        line.stylize(STYLES.get(str(line)[:8].strip(), ""), 0, 8)
+        self._lines.append(line)
+
+    def closed(self, step: ClosedStep) -> None:
+        """The step in one line; the one of a run that measures says nothing new."""
+        if self.sweeping:
+            return
+        style = STYLES.get(step.verdict.word, "")
+        line = Text(f"step {step.step:>2}  ")
+        line.append(f"{step.verdict.word:<7}", style=style)
+        proposer = f"  {step.turn.proposer:<{self.proposer_width}}  "
+        line.append(proposer, style="dim" if style == "dim" else "cyan")
+        room = self._console.width - line.cell_len
+        line.append(step_words(step, room), style="dim" if style == "dim" else "")
+        self._lines.append(line)
+
+    def say(self, text: str) -> None:
+        """Say something that is not about a step."""
+        self._lines.append(Text(text, style="yellow"))
+
+    def _redraw(self) -> None:
+        while not self._done.wait(1 / REDRAWS):
+            try:
+                self._print_lines()
+                self._live.refresh()
+            except (OSError, ValueError):
+                # the terminal went away: the run goes on all the same
+                return
+
+    def _print_lines(self) -> None:
+        lines: list[Text] = []
+        while self._lines:
+            lines.append(self._lines.popleft())
+        for line in lines:
+            self._console.print(line, no_wrap=True, overflow="ellipsis")
+
+    def _status(self) -> Text:
+        elapsed = time.monotonic() - self.began
+        frame = FRAMES[int(elapsed * REDRAWS) % len(FRAMES)]
+        line = Text(f"{frame} {' · '.join(self._parts(elapsed))}", no_wrap=True)
+        line.overflow = "ellipsis"
+        line.stylize("cyan", 0, 1)
+        return line
+
+    def _most_steps(self) -> int:
+        """By the budget; 0 where it does not say."""
+        started = self.state.started
+        match started.facts.get("budget") if started else None:
+            case {"max_iterations": int(most)}:
+                return most
+            case _:
+                return 0
+
+    def _asked(self) -> int:
+        """Rollouts of a run that measures; 0 where some of them may be an earlier sitting's."""
+        started = self.state.started
+        match started.facts.get(EVAL) if started and not self.resumed else None:
+            case {"asked": int(asked)}:
+                return asked
+            case _:
+                return 0
+
+    def _parts(self, elapsed: float) -> list[str]:
+        state = self.state
+        done, most = len(state.closed), self._most_steps()
+        so_far = count(self.proposals, "proposal")
+        if most:
+            # merges and the test at the end come after the last iteration
+            so_far = f"{min(done, most)} of {count(most, 'iteration')}"
+        parts = [so_far, f"{state.keeps} kept"]
+        if self.sweeping:
+            parts = []
+        elif state.fact(COMPARE):
+            parts = [count(self.proposals, "answer")]
+        seed, best = values(state)
+        if best is not None:
+            moved = state.best != state.seed
+            shown = f"{number(seed)} → {number(best)}" if moved else number(best)
+            parts.append(f"{state.fact('metric')} {shown}")
+        so_far = count(self.rollouts, "rollout")
+        asked = self._asked()
+        parts.append(f"{self.rollouts} of {count(asked, 'rollout')}" if asked else so_far)
+        workers = state.fact("workers")
+        if self.seconds and elapsed and workers.isdigit():
+            busy = self.seconds / (elapsed * int(workers))
+            parts.append(f"busy {min(1.0, busy):.0%}")
+        minutes, seconds = divmod(int(elapsed), 60)
+        parts.append(f"{minutes}:{seconds:02}")
+        if self.signals:
+            parts.append("stopping")
+        return parts

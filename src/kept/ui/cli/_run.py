@@ -1,0 +1,273 @@
+"""From a spec and what the command line adds to it, to a plan.
+
+The body that commands which run something share: run, report, answer, exit code.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.objective import unusable
+from kept.core.plan import COORDINATE, EVAL, SKILL, SUITE, Plan
+from kept.engine.stop import OF_NO_USE, no_bounds
+from kept.errors import KeptError
+from kept.recipes.base import Compiled
+from kept.recipes.registry import compile_spec
+from kept.results.summary import Summary, summary
+from kept.run import Ended, Watch, resume, start, start_command
+from kept.store.home import Home
+from kept.store.reader import Run
+from kept.ui.cli import _output
+from kept.ui.cli._command import (
+    CUT_SHORT,
+    INTERRUPTED,
+    NO_GAIN,
+    CutShortError,
+    command_for,
+    path_from_here,
+    show_log,
+)
+from kept.ui.cli._output import pairs
+from kept.ui.cli._progress import Progress, standard_progress
+from kept.ui.cli._render import facts, title
+from kept.ui.cli.compare import compared_text
+from kept.ui.cli.eval import tell_evaluated
+from kept.ui.cli.main import settled
+from kept.ui.report.eval_report import Format
+from kept.ui.report.failures import held_back, may_pass, measure_is_broken
+from kept.ui.report.json import headline
+from kept.ui.report.markdown import write_report
+from kept.ui.report.race import conclusion, no_step_left
+
+
+def compiled(spec: Path, settings: Sequence[str] = (), began: str = "") -> Plan:
+    """The plan of a spec, for a run that began with this gate if it goes on; warnings are told."""
+    return told_warnings(compile_spec(spec, settings, began))
+
+
+def told_warnings(made: Compiled) -> Plan:
+    """The plan, and its warnings on stderr."""
+    for warning in made.warnings:
+        _output.warn(warning)
+    return made.plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """What the options of a command say about the way it runs and answers."""
+
+    json: bool = False
+    quiet: bool = False
+    fail_if_no_gain: bool = False
+    verbose: bool = False
+    """Whether cases that pass are listed too."""
+    write: Path | None = None
+    """A file that the report of what was measured is written to."""
+    form: Format | None = None
+
+
+def start_run(plan: Plan, home: Home, how: How) -> int:
+    """Run a plan in a new folder; the exit code."""
+    go = _Going(plan, lambda watch: start(plan, home, watch))
+    return _sit(go, lambda run: home.runs / run, how)
+
+
+def resume_run(plan: Plan, folder: Path, how: How) -> int:
+    """Go on with a run; the exit code."""
+    go = _Going(plan, lambda watch: resume(plan, folder, watch))
+    return _sit(go, lambda _run: folder, how)
+
+
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A run that is about to sit."""
+
+    plan: Plan
+    sit: Callable[[Watch], Coroutine[Any, Any, Ended]]
+
+    def on_signal(self, progress: Progress) -> Callable[[], None]:
+        """What is told of a signal: also a runner whose rollouts take long, and end sooner so."""
+        stop = getattr(self.plan.runner, "stop", None)
+
+        def heard() -> None:
+            if callable(stop):
+                stop()
+            progress.on_signal()
+
+        return heard
+
+
+def _sit(go: _Going, place: Callable[[str], Path], how: How) -> int:
+    """One sitting, from its first event to its answer."""
+    show_log()
+    progress = standard_progress(quiet=how.quiet)
+    watch = Watch((progress,), signals=True, on_signal=go.on_signal(progress))
+    try:
+        with progress, settled():
+            ended = asyncio.run(go.sit(watch))
+    except Exception as error:
+        started = progress.state.started
+        if started is None:
+            raise
+        folder = place(started.run_id)
+        with suppress(OSError, KeptError):  # the first error is the one to tell
+            _report(folder)
+        raise CutShortError(error, command_for("resume", folder)) from error
+    told = _report(ended.folder)
+    if not how.quiet:
+        _output.note("")
+    if told.recipe == EVAL:
+        return _evaluated(told, how)
+    if how.json:
+        failed = told.stopped is not None and told.stopped.kind == "error"
+        _output.document({"ok": not failed, **headline(told), **_of_suite(told)})
+    else:
+        _output.answer(answer_text(told))
+    return _end(told, progress, how)
+
+
+def _evaluated(told: Summary, how: How) -> int:
+    """The answer of a run that measured, whole or not."""
+    code = tell_evaluated(
+        told.folder, as_json=how.json, every=how.verbose, write=how.write, form=how.form
+    )
+    go_on = command_for("resume", told.folder)
+    if told.stopped is not None and told.stopped.kind == "interrupted":
+        _output.note(f"interrupted: `{go_on}` goes on where it stopped")
+        return INTERRUPTED
+    if told.open and told.stopped is not None:
+        _output.note(f"not done: {told.stopped.message}")
+        _output.note(f"hint: `{go_on}` goes on where it stopped")
+    return code
+
+
+def _report(folder: Path) -> Summary:
+    """Write `report.md`; a page that cannot be written is no reason to withhold the answer."""
+    run = Run(folder)
+    try:
+        write_report(run)
+    except (OSError, KeptError) as error:
+        _output.warn(f"cannot write {path_from_here(folder / 'report.md')}: {error}")
+    told = summary(run)
+    if told.recipe == COORDINATE:
+        from kept.ui.cli._tune_run import write_pages
+
+        try:
+            write_pages(run)
+        except OSError as error:
+            _output.warn(f"cannot write {error.filename}: {error.strerror}")
+    run.close()
+    return told
+
+
+def _of_suite(told: Summary) -> Mapping[str, Any]:
+    """What a program is told besides of a run that optimizes prompts."""
+    if told.recipe != SUITE:
+        return {}
+    from kept.ui.cli.agent import suite_told
+
+    with closing(Run(told.folder)) as run:
+        return {"artifacts": suite_told(run)}
+
+
+def answer_text(told: Summary) -> str:
+    """What came of it, and where to look further."""
+    # an error is told on stderr, with what to do about it
+    rows = facts(told, reason=told.stopped is None or told.stopped.kind != "error")
+    rows.append(("folder", path_from_here(told.folder)))
+    if told.comparison is not None:
+        rows.append(("look", command_for("report", told.folder)))
+        return f"{compared_text(told.comparison, told)}\n\n{pairs(rows)}"
+    if told.recipe == SUITE:
+        from kept.ui.cli.agent import suite_rows
+
+        with closing(Run(told.folder)) as run:
+            rows += suite_rows(run)
+    if told.recipe == SKILL:
+        with closing(Run(told.folder)) as run:
+            rows.append(("outputs", path_from_here(run.outputs)))
+    if told.improved:
+        rows.append(("best", path_from_here(told.folder / "best")))
+    rows.append(("look", command_for("report", told.folder)))
+    if told.improved:
+        rows.append(("", command_for("diff", told.folder)))
+    return "\n\n".join(filter(None, (title(told), pairs(rows), conclusion(told))))
+
+
+def _end(told: Summary, progress: Progress, how: How) -> int:
+    """Say what is left to say, and with which code."""
+    go_on = command_for("resume", told.folder)
+    kind = told.stopped.kind if told.stopped else ""
+    if kind == "interrupted":
+        _output.note(f"interrupted: `{go_on}` goes on where it stopped")
+        return INTERRUPTED
+    if kind == "error" and told.stopped:
+        _output.note(f"error: {told.stopped.message}\n")
+        _output.note("\n".join(f"hint: {hint}" for hint in _ways_on(told, go_on)))
+        return CUT_SHORT
+    unanswered = told.comparison is not None and bool(told.open)
+    if (progress.resumed_in_vain or unanswered) and told.stopped:
+        done = "not done" if unanswered else "nothing more to do"
+        _output.note(f"{done}: {told.stopped.message}")
+        if kind in LIMITS:
+            _output.note(f"hint: {_more(told, kind)}")
+    elif told.recipe == SKILL and kind in ("rollouts", "usd", "minutes"):
+        # a training has an end of its own, and this is before it
+        _output.note(f"hint: {_more(told, kind)}")
+    return NO_GAIN if how.fail_if_no_gain and not told.gained else 0
+
+
+def _more(told: Summary, kind: str) -> str:
+    """How to get more out of a run that came to a limit; each recipe has its own."""
+    if kind == "iterations" and told.recipe == SKILL:
+        # what a step may change depends on how many there are in all
+        best = path_from_here(told.folder / "best")
+        start = f", which `--skill_init {best}` starts from its best" if told.improved else ""
+        return f"more epochs are another training{start}"
+    of_suite = kind == "iterations" and told.recipe == SUITE
+    limit = "epochs" if of_suite else f"budget.{LIMITS[kind]}"
+    more = command_for("resume", told.folder, [f"{limit}=N"])
+    return f"`{more}` raises the limit"
+
+
+def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:
+    """What to do after an error; a run of a mended task is a new one, as its measure is."""
+    run = Run(told.folder)
+    broken, passing = measure_is_broken(told, run), may_pass(run)
+    began: Mapping[str, object] = run.state.started.facts if run.state.started else {}
+    anew = start_command(began) if began else ""
+    bounds = no_bounds(run.state) is not None
+    run.close()
+    if no_step_left(told):
+        go_on = command_for("resume", told.folder, [f"budget.{LIMITS['iterations']}=N"])
+    if told.stopped and told.stopped.message.startswith(OF_NO_USE) and anew:
+        return (f"give it another model, or mend its replies, then `{anew}` starts again",)
+    if not (broken and anew):
+        return (f"`{go_on}` goes on where it stopped",)
+    worst = "give `objective.bounds`, of which a failure counts as the worst, or " if bounds else ""
+    wrong = unusable(told.stopped.message) if told.stopped else None
+    sandbox = cast("Mapping[str, Any]", began.get("sandbox") or {})
+    ways = [*held_back(told.stopped.message if told.stopped else "", sandbox)]
+    ways.append(f"{_MENDS.get(wrong, worst)}mend what failed, then `{anew}` starts again")
+    if passing:
+        ways.append(f"if it was the network or the like and has passed, `{go_on}` goes on")
+    return tuple(ways)
+
+
+_MENDS: Mapping[str | None, str] = {
+    "metric": "name a measure that the scorer prints in `objective.primary_metric`, or ",
+    "bounds": "give `objective.bounds` that every score is within, or ",
+}
+"""What to do about a measure that cannot be used."""
+
+LIMITS = {
+    "iterations": "max_iterations",
+    "failures": "max_failures",
+    "minutes": "max_minutes",
+    "usd": "max_usd",
+    "rollouts": "max_rollouts",
+}
+"""The limit that each kind of stop is about, as a spec spells it."""

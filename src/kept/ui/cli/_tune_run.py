@@ -1,0 +1,520 @@
+"""`--progress json`: coordinate descent as one JSON document a line, on stdout and nothing else.
+
+run_started baseline (cycle_started (phase_started (trial_started trial | trial)* phase_completed)+
+cycle_completed)* run_completed, or error at any point, as the last. Every sitting is such a stream
+of its own: one that goes on tells the baseline again, and opens the cycle and phase that it goes on
+in. Cycles count from 0, as in the stream that this follows; a trial is the row that stands in
+trials.jsonl. `best_loss` is in every event the train loss of the candidate that leads, by all draws
+so far; `best_yaml_loss` is the same of best.yaml, which a race moves only to what is proven.
+
+Coordinate descent on a terminal: a header a phase, a line a trial.
+
+One sitting of a run that tunes an agent, from its first line to its answer.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from kept.core.objective import Objective
+from kept.core.plan import COORDINATE, GATE_WHY, Plan
+from kept.core.rollout import Purpose
+from kept.core.schedules.coordinate import BASELINE
+from kept.core.state import State
+from kept.core.text import encoded, one_line
+from kept.errors import KeptError, SetupError
+from kept.evaluators.scorers.composite import WeightedLoss
+from kept.gates.sigma import EVEN, clears
+from kept.recipes.agent_config.outputs.folder import (
+    BEST,
+    Begun,
+    CycleDone,
+    Listener,
+    PhaseBegun,
+    PhaseDone,
+    Teller,
+    exit_bytes,
+    prune,
+)
+from kept.recipes.agent_config.outputs.trials import Trial, Trials, row_of, stamp
+from kept.run import Ended, Watch, start_command
+from kept.store.candidate_files import make_folder, named_place, open_folder, write_whole
+from kept.store.reader import Run
+from kept.ui.cli import _output
+from kept.ui.cli._command import CutShortError, path_from_here, show_log
+from kept.ui.cli._open_run import open_run
+from kept.ui.cli._progress import Progress, standard_progress
+from kept.ui.cli.test import FATAL, STOPPED, TuneOptions
+from kept.ui.report.format import duration
+from kept.ui.report.tuning import (
+    BASELINE_ONLY,
+    Split,
+    dropped_citations,
+    exit_reason,
+    helper_of,
+    made_by,
+    of_baseline,
+    phase_exits,
+    trials_in,
+    tuning_report,
+    unused_replies,
+)
+
+SCHEMA = "holodeck.optimize.progress/v1"
+
+
+class Events(Listener):
+    """Writes a line for each event."""
+
+    def __init__(
+        self, write: Callable[[str], None], weights: Mapping[str, float], objective: Objective
+    ) -> None:
+        self._write = write
+        self._weights = weights
+        self._objective = objective
+        self._cycles = 0
+
+    def tell(self, event: str, **what: object) -> None:
+        """One line."""
+        line = {"schema": SCHEMA, "event": event, **what}
+        self._write(json.dumps(line, ensure_ascii=True, separators=(",", ":")))
+
+    def run_started(self, run: str, state: State, *, resumed: bool) -> None:
+        """What the run is about."""
+        started = state.started
+        assert started is not None, "the first event is `run_started`"
+        told = cast("dict[str, Any]", started.facts["optimizer"])
+        self._cycles = int(told["budget"]["global"]["max_cycles"])
+        self.tell(
+            "run_started",
+            run_id=run,
+            agent=state.fact("id"),
+            max_cycles=self._cycles,
+            axes=told["axes"],
+            loss_weights=dict(self._weights),
+            gate=state.fact("gate"),
+            gate_reason=state.fact(GATE_WHY),
+            started_at=stamp(started.t),
+            resumed=resumed,
+        )
+
+    def cycle_started(self, cycle: int) -> None:
+        """A cycle begins."""
+        self.tell("cycle_started", cycle=cycle - 1, of=self._cycles)
+
+    def phase_started(self, begun: PhaseBegun) -> None:
+        """A phase begins."""
+        self.tell("phase_started", cycle=begun.cycle - 1, phase=begun.phase)
+
+    def trial_begun(self, begun: Begun) -> None:
+        """A proposal is there."""
+        self.tell(
+            "trial_started",
+            trial_id=begun.number,
+            cycle=begun.cycle - 1,
+            phase=begun.phase,
+            baseline_loss=begun.baseline_loss,
+            params=dict(begun.params),
+            textual_axis=begun.axis or None,
+            edit_summary=begun.summary or None,
+        )
+
+    def taken_up(self, baseline: Trial) -> None:
+        """The baseline again: a reader of this stream has seen no other."""
+        self.trial_done(baseline)
+
+    def trial_done(self, trial: Trial) -> None:
+        """The row of a trial; of the baseline, its loss."""
+        if trial.phase == BASELINE:
+            self.tell("baseline", loss=trial.after.train, holdout_loss=trial.after.holdout)
+            return
+        row = row_of(trial, self._weights, self._objective)
+        self.tell("trial", **row, best_loss=trial.after.train)
+
+    def phase_done(self, done: PhaseDone) -> None:
+        """A phase is over."""
+        self.tell(
+            "phase_completed",
+            cycle=done.cycle - 1,
+            phase=done.phase,
+            trials=done.trials,
+            accepted=done.accepted,
+        )
+
+    def cycle_done(self, done: CycleDone) -> None:
+        """A cycle is over."""
+        self.tell(
+            "cycle_completed",
+            cycle=done.cycle - 1,
+            accepted=done.accepted,
+            best_loss=done.best_loss,
+            stop_reason="no_accepts" if done.dry else None,
+        )
+
+
+def tell_completed(events: Events, run: Run, folder: Path) -> None:
+    """The last line: what it came to, or why it did not get there."""
+    stopped = run.state.stopped
+    if stopped is not None and stopped.resumable:
+        events.tell("error", message=stopped.message, fatal=stopped.kind == "error")
+        return
+    known = trials_in(run)
+    trials, best = known.rows, made_by(known, run.state.best)
+    accepted = [t for t in trials[1:] if t.accepted]
+    events.tell(
+        "run_completed",
+        run_id=run.id,
+        baseline_loss=trials[0].after.train if trials else None,
+        baseline_loss_of_all_draws=known.baseline.train,
+        best_loss=trials[-1].after.train if trials else None,
+        best_yaml_loss=known.known_of(best).train if best else None,
+        accepted=len(accepted),
+        cycles=max((t.cycle for t in trials), default=0),
+        exit_reason=exit_reason(run),
+        phase_exit_reasons=phase_exits(run),
+        unused_replies=[one._asdict() for one in unused_replies(known)],
+        artifacts={
+            "best_yaml": str(folder / "best.yaml"),
+            "trials_jsonl": str(folder / "trials.jsonl"),
+            "report_md": str(folder / "report.md"),
+        },
+    )
+
+
+def tell_error(message: str) -> None:
+    """The one line of a run that could not begin, or broke off."""
+    line = {"schema": SCHEMA, "event": "error", "message": message, "fatal": True}
+    sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+
+
+WIDTH = 70
+AXIS = 21
+"""Columns of what a trial is about."""
+LEFT = AXIS + len("[c1/n 2] ")
+TRAIN = len("train 0.215 ±0.009 (gain +0.019 > bar 0.013)")
+HOLD = len("hold 0.243")
+WHY = 60
+RATIONALE = 400
+DIGITS = range(3, 10)
+"""Decimals of a gain: as few as show how it compares with its bar."""
+
+
+class Lines(Listener):
+    """Says a line for each thing, to whoever shows lines."""
+
+    def __init__(self, say: Callable[[str], None], *, verbose: bool = False) -> None:
+        self._say = say
+        self._verbose = verbose
+
+    def phase_started(self, begun: PhaseBegun) -> None:
+        """A rule across the screen."""
+        study = ""
+        if begun.phase == "numeric":
+            improved = ", vs improved prompt" if begun.improved else ""
+            study = f" (fresh TPE study #{begun.nth}{improved})"
+        head = f"── cycle {begun.cycle} · {begun.phase} phase{study} "
+        self._say(head + "─" * max(3, WIDTH - len(head)))
+
+    def trial_done(self, trial: Trial) -> None:
+        """Its line, and what critic and applier said if that is wanted."""
+        self._say(trial_line(trial))
+        if self._verbose:
+            for line in rationale_lines(trial):
+                self._say(line)
+
+
+def trial_line(trial: Trial) -> str:
+    """`[c1/n 2] top_k  train 0.215 ±0.009 (gain +0.019 > bar 0.013)  hold 0.243  accept ✓  $1  9s`.
+
+    Behind that, in parentheses, stands why nothing was measured, or which numbers were.
+    """
+    held = trial.holdout.loss if trial.holdout else None
+    hold = "——" if held is None else f"hold {held:.3f}"
+    money = f"${trial.usd:.2f}" if trial.usd >= 0.1 or not trial.usd else f"${trial.usd:.3f}"
+    left = BASELINE if trial.phase == BASELINE else f"[{trial.label}] {trial.axis}"
+    measured = f"{_train(trial):<{TRAIN}}  {hold:<{HOLD}}"
+    cost = f"{money}  {trial.seconds:.0f}s"
+    note = f"  ({why})" if (why := _note(trial)) else ""
+    return f"{left:<{LEFT}} {measured}  {_outcome(trial)}  {cost}{note}".rstrip()
+
+
+def _note(trial: Trial) -> str:
+    """Why nothing was measured, or the numbers that were; of texts, nothing that fits a line."""
+    if trial.phase == "numeric" and trial.train is not None:
+        return trial.why
+    if trial.phase == BASELINE or trial.train is not None:
+        return ""
+    return one_line(trial.verdict.reason if trial.edits else trial.why, WHY)
+
+
+def _train(trial: Trial) -> str:
+    swept = trial.train
+    if swept is None or swept.loss is None:
+        before = trial.before.train
+        return "train —" if before is None else f"train {before:.3f} (—)"
+    told = f"train {swept.loss:.3f} ±{swept.std:.3f}"
+    if trial.before.train is None:
+        return told
+    return f"{told} ({_compared(_gain(trial), trial.verdict.numbers.get('noise_bar'))})"
+
+
+def _compared(gain: float, bar: float | None) -> str:
+    """`gain +0.019 > bar 0.013`, with as many decimals as make that true as it reads."""
+    gain = 0.0 if abs(gain) <= EVEN else gain
+    if bar is not None and abs(gain - bar) <= EVEN:
+        return f"gain {bar:+.3f} {'≥' if gain else '='} bar {bar:.3f}"
+    shown, limit, digits = gain, bar, DIGITS[-1]
+    for digits in DIGITS:
+        shown, limit = round(gain, digits), None if bar is None else round(bar, digits)
+        alike = bar is None or limit is None or (shown != limit and (shown > limit) == (gain > bar))
+        if alike and bool(shown) == bool(gain):
+            break
+    told = f"gain {shown:+.{digits}f}"
+    if bar is None or limit is None:
+        return told
+    return f"{told} {'>' if gain > bar else '<'} bar {limit:.{digits}f}"
+
+
+def _gain(trial: Trial) -> float:
+    """What the train cases show: by the rule itself, where it goes by them."""
+    numbers, before = trial.verdict.numbers, trial.before.train
+    if "noise_bar" in numbers:
+        return numbers["gain"]
+    if trial.train is None or trial.train.loss is None or before is None:
+        return 0.0
+    return before - trial.train.loss
+
+
+def _outcome(trial: Trial) -> str:
+    if trial.phase == BASELINE:
+        return ""
+    if trial.accepted:
+        return "accept ✓"
+    if not trial.edits:
+        return "crit  ✗" if trial.phase == "textual" else "skip  ✗"
+    if trial.verdict.outcome == "crash":
+        return "crash ✗"
+    if trial.verdict.outcome == "skip":
+        return "skip  ✗"
+    if (gain := _gain(trial)) < -EVEN:
+        return "worse ✗"
+    if gain <= EVEN:
+        return "same  ✗"
+    bar = trial.verdict.numbers.get("noise_bar")
+    return "hold  ✗" if bar is not None and clears(gain, bar) else "noise ✗"
+
+
+def rationale_lines(trial: Trial) -> list[str]:
+    """What the critic diagnosed and what the applier did about it; why the verdict."""
+    lines: list[str] = []
+    critic, applier = (_said(trial, name) for name in ("critic", "applier"))
+    if critic:
+        lines.append(f"    critic  ({critic.get('confidence')}): {critic.get('failing_pattern')}")
+        lines.append(f"            → {critic.get('suggested_change_direction')}")
+    if applier:
+        lines.append(f"    applier ({applier.get('edit_type')}): {applier.get('rationale')}")
+    if trial.phase == "numeric" and trial.edits:
+        lines.append(f"    tried: {trial.why}")
+    lines.append(f"    verdict: {trial.verdict.reason}")
+    return [line[:RATIONALE].replace("\n", " ") for line in lines]
+
+
+def _said(trial: Trial, name: str) -> dict[str, Any]:
+    said = trial.about.get(name)
+    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+
+
+Go = Callable[[Plan, Watch], Coroutine[Any, Any, Ended]]
+
+
+def sit(plan: Plan, go: Go, how: TuneOptions) -> int:
+    """Run it to its end; the exit code."""
+    show_log()
+    json = how.progress == "json"
+    progress = standard_progress(quiet=how.quiet or json)
+    listener = _listener(plan, progress, how)
+    plan = replace(plan, views=(*plan.views, partial(Teller, listener)))
+    progress.step_lines = False
+    watch = Watch((progress,), signals=True, on_signal=progress.on_signal)
+    try:
+        with progress:
+            ended = asyncio.run(go(plan, watch))
+    except Exception as error:
+        started = progress.state.started
+        if started is None:
+            raise
+        resume = f"kept test optimize --resume {started.run_id}"
+        raise CutShortError(error, resume) from error
+    with Run(ended.folder) as run:
+        return _answer(run, listener, how)
+
+
+def _listener(plan: Plan, progress: Progress, how: TuneOptions) -> Listener:
+    if how.progress == "json":
+        assert isinstance(plan.scorer, WeightedLoss), "what is tuned has a loss"
+        return Events(_line_out, plan.scorer.weights, plan.objective)
+    return Lines(progress.say, verbose=how.verbose)
+
+
+def _line_out(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _answer(run: Run, listener: Listener, how: TuneOptions) -> int:
+    folder = write_pages(run)
+    if how.keep_best_only:
+        prune(folder)
+    stopped = run.state.stopped
+    kind = stopped.kind if stopped else ""
+    resume = f"kept test optimize --resume {run.id}"
+    if isinstance(listener, Events):
+        tell_completed(listener, run, folder)
+    else:
+        _output.answer(answer_text(run, folder))
+    if kind == "interrupted":
+        _output.note(f"interrupted: `{resume}` goes on where it stopped")
+        return STOPPED
+    if kind == "error" and stopped is not None:
+        ways = "\n".join(f"hint: {hint}" for hint in _ways_on(run, resume))
+        _output.note(f"error: {stopped.message}\n\n{ways}")
+        return FATAL
+    for one in unused_replies(trials_in(run)):
+        if 2 * one.times < one.asked:
+            continue  # every model errs now and then; the answer has the count
+        file = path_from_here(Path(helper_of(run, one.who)))
+        _output.warn(f"the {one.who}: {one.words}")
+        _output.note(f"hint: give it another `model`, or clearer words, in {file}, and run again")
+    return 0
+
+
+def _ways_on(run: Run, resume: str) -> tuple[str, ...]:
+    """What to do after an error: an agent that was mended is another baseline, and another run."""
+    started = run.state.started
+    anew = start_command(started.facts) if started else ""
+    mended = f"if it is in the agent.yaml, mend it there, then `{anew}` starts another run"
+    passed = (
+        f"if it was the network or the like and has passed, `{resume}` goes on where it stopped"
+    )
+    return mended, passed
+
+
+def answer_text(run: Run, folder: Path) -> str:
+    """What came of it, and where it lies."""
+    known = trials_in(run)
+    accepted = [t for t in known.rows[1:] if t.accepted]
+    best = made_by(known, run.state.best)
+    rows: list[tuple[str, str]] = []
+    last = known.known_of(best) if best and best.number else known.baseline
+    splits: tuple[tuple[Split, float | None, float | None], ...] = (
+        ("train", known.baseline.train, last.train),
+        ("holdout", known.baseline.holdout, last.holdout),
+    )
+    for name, old, new in splits:
+        if old is not None:
+            moved = f" → {new:.4g}" if new is not None and new != old else ""
+            drawn = of_baseline(known, name)
+            told = f"{old:.4g}{moved}" + (f" ({drawn})" if drawn else "")
+            rows.append((f"{name} loss", told))
+    for code, name in (("promoted", "proven"), ("claim", "sealed test")):
+        steps = [step for step in run.state.closed if step.verdict.code == code]
+        if steps:
+            rows.append((name, steps[-1].verdict.reason.removeprefix("proven: ")))
+    if run.fact(BASELINE_ONLY):
+        rows += _metrics(run, known)
+    else:
+        rows.append(("trials", f"{max(0, len(known.rows) - 1)}, {len(accepted)} accepted"))
+    for one in unused_replies(known):
+        rows.append((one.who, one.words))
+    if dropped := dropped_citations(known):
+        rows.append(("critic", dropped))
+    if run.state.incumbent != run.state.best:
+        rows.append(("leading", "what was kept is not proven for new cases yet"))
+    rows.append(("exit", exit_reason(run)))
+    spend = run.state.spend
+    money = f", ${spend.usd:.4f}" if spend.usd else ""
+    rows.append(("spend", f"{spend.rollouts} rollouts{money}, {duration(run.state.elapsed)}"))
+    if (folder / BEST).exists():
+        rows.append(("best", path_from_here(folder / BEST)))
+    rows.append(("report", path_from_here(folder / "report.md")))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _metrics(run: Run, known: Trials) -> Iterator[tuple[str, str]]:
+    """Each metric of the loss by itself."""
+    told = cast("dict[str, dict[str, float]]", run.fact("optimizer") or {})
+    splits: tuple[tuple[Purpose, Split], ...] = (("screen", "train"), ("decide", "holdout"))
+    for name, weight in told["loss_weights"].items():
+        means = [
+            f"{swept.metrics[name]:.4g} on {split}"
+            for purpose, split in splits
+            if (swept := known.seed.get(purpose)) and name in swept.metrics
+        ]
+        yield name, f"{', '.join(means) or 'not measured'}, weight {weight:g}"
+
+
+def check_place(plan: Plan) -> None:
+    """Refuse a folder that cannot be written to, or that holds another run, before it costs."""
+    place = Path(str(plan.facts["results"]))
+    try:
+        with open_folder(place, named_place(place, Path(str(plan.facts["spec"])).parent)):
+            pass
+    except OSError as error:
+        raise SetupError(f"cannot write to {error.filename}: {error.strerror}") from error
+    if plan.facts["named"] and (place / "run.json").exists():
+        raise SetupError(f"{place} holds another run", hint="name another folder with -o")
+
+
+def open_tuning(name: str) -> Run:
+    """The run that is meant; one that tunes no agent is none."""
+    run = open_run(name, _tunes, resuming=True)
+    if run.fact(COORDINATE) is None:
+        raise SetupError(f"run {run.id} does not tune an agent", hint="`kept runs` lists all runs")
+    if name == "last" and run.fact(BASELINE_ONLY):
+        raise SetupError(
+            f"there is no run to go on with: {run.id} only measured the baseline",
+            hint="`kept test optimize` starts one",
+        )
+    return run
+
+
+def _tunes(folder: Path) -> bool:
+    """Whether a run tunes an agent; one that only measured it is none to go on with."""
+    with suppress(KeptError), Run(folder, resuming=True) as run:
+        started = run.state.started
+        return (
+            started is not None
+            and started.recipe == COORDINATE
+            and not started.facts.get(BASELINE_ONLY)
+        )
+    return False
+
+
+def spec_of(run: Run) -> tuple[Path, tuple[str, ...]]:
+    """The agent of a run, and what was set besides."""
+    given = run.fact("set")
+    items = cast("list[object]", given) if isinstance(given, list) else []
+    return run.path_of("spec") or Path(), tuple(map(str, items))
+
+
+def write_pages(run: Run) -> Path:
+    """Write report.md and how the run ended; the folder of its files."""
+    make_folder(run.outputs)
+    for path, data in pages_of(run).items():
+        write_whole(path, data)
+    return run.outputs
+
+
+def pages_of(run: Run) -> dict[Path, bytes]:
+    """What `write_pages` writes."""
+    page = encoded(tuning_report(run, run.outputs))
+    ended = exit_bytes(exit_reason(run), phase_exits(run))
+    return {run.outputs / "report.md": page, run.outputs / "exit.json": ended}

@@ -1,0 +1,136 @@
+"""Who may ask: a browser on this machine that was given the link.
+
+Three checks before any page is made. `Host` must be ours, so that a name that points here (DNS
+rebinding) gets nothing. A request that says where it comes from must come from our own pages. And
+the cookie must hold the token, which the printed link trades for it. What is to be done needs more:
+a form of ours holds a token that only our pages know, and anything else must be JSON, which no
+form can send (`site.Site.form`, `site.check_json`).
+
+What these pages refuse to do, with the status that says so.
+"""
+
+import secrets
+from collections.abc import Iterable, Sequence
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kept.errors import KeptError
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    # not `no-referrer`: a browser then says of our own forms that they come from nowhere
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+NO_LINK = (
+    "This page is for whoever started it.\n\n"
+    "Open the link that `kept view` printed: it ends in ?token=...\n"
+    "Started again, `kept view` prints a new one.\n"
+)
+_TAKEN = ("GET", "HEAD", "POST")
+
+
+class Guard:
+    """ASGI middleware; everything behind it may trust whoever asks."""
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        self._app = app
+        self._token = token
+        self._cookie = f"kept-{port}"
+        """By port: a browser has one jar for all ports of a host."""
+        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
+        self._origins = {f"http://{host}" for host in self._hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it here."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        answer = _Answer(send)
+        headers = _headers(scope["headers"])
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            await answer.text(*refusal)
+        elif self._has_cookie(headers.get("cookie", "")):
+            await self._app(scope, receive, answer.guarded)
+        elif (clean := self._traded(scope)) is not None:
+            cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+            more = [(b"location", clean.encode()), (b"set-cookie", cookie.encode())]
+            await answer.text(303, "", more)
+        else:
+            await answer.text(401, NO_LINK)
+
+    def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
+        if headers.get("host", "") not in self._hosts:
+            return 403, "This server answers to 127.0.0.1 alone.\n"
+        if "origin" in headers and headers["origin"] not in self._origins:
+            return 403, "Requests from other pages are refused.\n"
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return 403, "Requests from other pages are refused.\n"
+        if scope["method"] not in _TAKEN:
+            return 405, "Nothing here takes that.\n"
+        # an address that somebody typed or clicked in another program changes nothing
+        if scope["method"] == "POST" and headers.get("sec-fetch-site", "same-origin") == "none":
+            return 403, "Only these pages themselves may ask for something to be done.\n"
+        return None
+
+    def _has_cookie(self, header: str) -> bool:
+        # by hand: other programs of this machine share the jar, and the library's reader gives up
+        # at the first cookie that it does not like
+        pairs = (pair.strip().partition("=") for pair in header.split(";"))
+        given = [value for name, _, value in pairs if name == self._cookie]
+        return any(secrets.compare_digest(one.encode(), self._token.encode()) for one in given)
+
+    def _traded(self, scope: Scope) -> str | None:
+        """Where the link leads without its token; None where the token is not ours."""
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = [value for name, value in query if name == "token"]
+        if len(given) != 1 or not secrets.compare_digest(given[0].encode(), self._token.encode()):
+            return None
+        rest = urlencode([pair for pair in query if pair[0] != "token"])
+        # one slash: two would lead to another host
+        path = "/" + quote(scope["path"].lstrip("/\\"))
+        return f"{path}?{rest}" if rest else path
+
+
+class _Answer:
+    """The way back, with the headers that every answer has."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    async def guarded(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
+        await self._send(message)
+
+    async def text(self, status: int, words: str, more: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        body = words.encode()
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), *more]
+        headers.append((b"content-length", str(len(body)).encode()))
+        await self.guarded({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
+
+
+class Refused(KeptError):
+    """Something that was asked and is not done."""
+
+    def __init__(self, status: int, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status

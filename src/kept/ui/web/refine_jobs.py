@@ -1,0 +1,326 @@
+"""What forms are filled with: how many iterations, and a pair of models for each tier.
+
+They lie in `view.json` of the home, are read at every use, and decide nothing by themselves: a
+command line is told all that it is to do.
+
+Refinements that are started from a page: each a `kept refine` of its own, as in a terminal.
+
+It outlives these pages: what was paid for is not thrown away because somebody closes a window. Any
+later `kept view` finds it by the lock of its run and can cancel it (decision 0065).
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
+
+from kept.core.schedules.refine import FEWEST, MOST
+from kept.models.providers import PROVIDERS, REFERENCE, parse
+from kept.orchestrator.refine.proposer import ModelPair
+from kept.orchestrator.run_folder.read import read_object
+from kept.sandbox.coding_agents.run import CLIS
+from kept.settings import artifacts_db, child_environment
+from kept.store.candidate_files import make_folder, open_private, write_whole
+from kept.store.exports import log
+from kept.store.home import Home
+from kept.ui.web.auth import Refused
+from kept.ui.web.refine_sessions import Refining, Seed, Seeds
+
+NAME = "view.json"
+TIERS = ("low", "mid", "high")
+_SPELLED = r"^([A-Za-z0-9][A-Za-z0-9_./:@+~-]*[A-Za-z0-9_])?$"
+"""Nothing that a command line, YAML or a pair could take for something else."""
+
+
+def _known(name: str) -> str:
+    """A model that somebody offers, or none."""
+    cli, colon, rest = name.partition(":")
+    if name:
+        parse(rest if colon and cli in CLIS else name)
+    return name
+
+
+ModelName = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, max_length=200, pattern=_SPELLED),
+    AfterValidator(_known),
+]
+Iterations = Annotated[int, Field(strict=True, ge=FEWEST, le=MOST)]
+
+
+class Pair(BaseModel):
+    """Who leads and who works in the iterations of a tier; empty is the seed run's."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    manager: ModelName | None = None
+    worker: ModelName | None = None
+
+    @property
+    def names(self) -> ModelPair:
+        """As a refinement has it."""
+        return ModelPair(self.manager or "", self.worker or "")
+
+
+class Preferences(BaseModel):
+    """What forms are filled with."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    refinement_default_iterations: Iterations = 3
+    refinement_tier_low: Pair = Pair()
+    refinement_tier_mid: Pair = Pair()
+    refinement_tier_high: Pair = Pair()
+
+    @property
+    def tiers(self) -> dict[str, ModelPair]:
+        """The pairs by tier."""
+        return {tier: getattr(self, f"refinement_tier_{tier}").names for tier in TIERS}
+
+
+class Store:
+    """Where preferences are kept."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._lock = threading.Lock()
+
+    def read(self) -> Preferences:
+        """What was chosen; what nobody would have chosen counts as nothing."""
+        told = read_object(self._home.path / NAME)
+        try:
+            return Preferences.model_validate(told or {})
+        except ValidationError:
+            return Preferences()
+
+    def write(self, chosen: Preferences) -> None:
+        """Keep it, whole or not at all."""
+        if self._home.index is None:
+            raise Refused(409, "this run lies by itself, and nothing is written beside it")
+        text = json.dumps(chosen.model_dump(), indent=2)
+        with self._lock:
+            self._home.make()
+            write_whole(self._home.path / NAME, text.encode() + b"\n")
+
+
+def problems_in(error: ValidationError) -> list[str]:
+    """What is wrong, a line each, by the names that a form has."""
+    return [f"{_place(one['loc'])}: {_words(one['msg'])}" for one in error.errors()]
+
+
+def _place(loc: tuple[Any, ...]) -> str:
+    names = {"refinement_default_iterations": "iterations"}
+    parts = [names.get(str(one), str(one).removeprefix("refinement_")) for one in loc]
+    return " ".join(part.replace("_", " ") for part in parts) or "the form"
+
+
+def _words(message: str) -> str:
+    if message.startswith("String should match pattern"):
+        return "that is no name of a model; write provider/model, as in openai/gpt-5-mini"
+    return message.removeprefix("Value error, ")
+
+
+WAIT = 60.0
+"""Seconds within which a refinement has its session, or has said why it has none."""
+LOOK = 0.1
+OWN = (
+    *("HOME", "XDG_CACHE_HOME", "KEPT_CACHE", "KEPT_MODEL", "KEPT_ARTIFACTS", "KEPT_READABLE"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("AZURE_OPENAI_API_VERSION", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET"),
+)
+"""What Kept itself reads, besides the keys and addresses of providers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody wants of a refinement."""
+
+    iterations: int
+    pair: ModelPair = ModelPair()  # noqa: RUF009 # a tuple of two texts
+    tiers: dict[str, ModelPair] | None = None
+    start: str = "best"
+    """The starting point of iterations, as `kept refine --from` spells it."""
+
+
+@dataclass(slots=True)
+class Started:
+    """A child that was started here."""
+
+    process: "subprocess.Popen[bytes]"
+    out: IO[bytes]
+    err: IO[bytes]
+    session: str | None = None
+    said: str = field(default="")
+
+    @property
+    def going(self) -> bool:
+        """Whether it still runs; what has ended is told to the system."""
+        return self.process.poll() is None
+
+
+class Refiner:
+    """Starts, finds and cancels refinements."""
+
+    def __init__(self, seeds: Seeds) -> None:
+        self._seeds = seeds
+        self._started: dict[Path, Started] = {}
+
+    def running(self, seed: Seed) -> Refining | Started | None:
+        """The refinement of a run that goes on, whoever started it."""
+        for one in self._seeds.refinements(seed):
+            if one.pid is not None:
+                return one
+        mine = self._started.get(seed.folder)
+        # once it has a session, its lock tells
+        return mine if mine is not None and mine.session is None and mine.going else None
+
+    def start(self, seed: Seed, wanted: Wanted) -> str | None:
+        """Begin; its session. Raises `Refused` where it cannot begin, or another one goes on."""
+        home = self._seeds.runs.home
+        obstacle = self._seeds.obstacle(seed)
+        if obstacle:
+            raise Refused(409, f"run {seed.id} cannot be refined: {obstacle}")
+        with _alone(home.path / "refinements", seed.folder):
+            if self.running(seed) is not None:
+                raise Refused(
+                    409,
+                    f"a refinement of run {seed.id} goes on already",
+                    hint="wait until it has ended, or cancel it",
+                )
+            started = self._started[seed.folder] = _spawn(seed, wanted, home.path)
+            return self._told(seed, started)
+
+    def cancel(self, seed: Seed) -> bool:
+        """Interrupt the refinement of a run, which can be gone on with; whether there was one."""
+        one = self.running(seed)
+        pid = one.process.pid if isinstance(one, Started) else one.pid if one else None
+        if not pid:
+            return False
+        try:
+            os.kill(pid, signal.SIGINT)
+        except ProcessLookupError:
+            return False
+        except PermissionError as error:
+            raise Refused(409, f"process {pid} is somebody else's") from error
+        return True
+
+    def trouble(self, seed: Seed) -> str:
+        """What the last refinement that was started here complained of; empty for nothing."""
+        mine = self._started.get(seed.folder)
+        return mine.said if mine is not None and not mine.going else ""
+
+    def _told(self, seed: Seed, started: Started) -> str | None:
+        """Wait for its session: by the lock that it holds, or by what it said at its end."""
+        until = time.monotonic() + WAIT
+        while time.monotonic() < until:
+            for one in self._seeds.refinements(seed):
+                if one.pid == started.process.pid:
+                    started.session = one.session
+                    return one.session
+            if not started.going:
+                return _ended(seed, started)
+            time.sleep(LOOK)
+        return None
+
+
+@contextmanager
+def _alone(place: Path, folder: Path) -> Generator[None]:
+    """Have nobody else start a refinement of the same run, also no other `kept view`."""
+    make_folder(place)
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    with open(place / f".{name}.lock", "ab", opener=open_private) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _ended(seed: Seed, started: Started) -> str | None:
+    """The session of one that has ended already; raises `Refused` where it never began."""
+    out, err = (_read(one) for one in (started.out, started.err))
+    try:
+        told: dict[str, Any] = json.loads(out)
+        started.session = Path(told["session"]).stem
+    except (ValueError, KeyError, TypeError):
+        started.said = err.strip() or f"`kept refine` ended with {started.process.returncode}"
+        log.warning("a refinement of %s did not begin: %s", seed.id, started.said)
+        message, _, hint = started.said.removeprefix("error: ").partition("\n\nhint: ")
+        raise Refused(409, message, hint=hint or None) from None
+    return started.session
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(100_000).decode("utf-8", "replace")
+
+
+def _spawn(seed: Seed, wanted: Wanted, home: Path) -> Started:
+    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 # as long as it
+    asking = seed.asking
+    folder = Path(asking.folder) if asking.folder and Path(asking.folder).is_dir() else home.parent
+    process = subprocess.Popen(
+        command(seed, wanted),
+        cwd=folder,
+        env=environment(seed, home),
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        # an interrupt of these pages is none of its own
+        start_new_session=True,
+    )
+    return Started(process, out, err)
+
+
+def command(seed: Seed, wanted: Wanted) -> list[str]:
+    """What is typed; each value is part of its option, so that none is taken for another one."""
+    # -P: a project may hold files that are called as modules are
+    words = [sys.executable, "-P", "-m", "kept", "refine", str(seed.folder), "--json", "-q"]
+    words.append(f"--iterations={wanted.iterations}")
+    words.append(f"--from={wanted.start}")
+    if wanted.tiers is not None:
+        for tier, pair in wanted.tiers.items():
+            if any(pair):
+                words.append(f"--tier-{tier}=manager={pair.manager},worker={pair.worker}")
+    else:
+        words += [f"--model={wanted.pair.manager}"] if wanted.pair.manager else []
+        words += [f"--worker-model={wanted.pair.worker}"] if wanted.pair.worker else []
+    if seed.asking.config:
+        words.append(f"--config={seed.asking.config}")
+    return [*words, *(f"--set={one}" for one in seed.asking.settings)]
+
+
+def environment(seed: Seed, home: Path) -> dict[str, str]:
+    """What it is started with: the same project and prompts, from whichever folder."""
+    registry = artifacts_db()
+    named = {"KEPT_ARTIFACTS": str(registry.absolute())} if registry else {}
+    return child_environment({"KEPT_HOME": str(home), **named}, variables(seed))
+
+
+def variables(seed: Seed) -> tuple[str, ...]:
+    """What of the environment it may see: what Kept reads, and what its config names."""
+    named = {name for one in PROVIDERS.values() for name in (one.key_variable, one.url_variable)}
+    texts = [*seed.asking.settings]
+    if seed.asking.config:
+        path = Path(seed.asking.folder) / seed.asking.config
+        texts += [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
+    referred = {name for text in texts for name in REFERENCE.findall(text)}
+    return (*OWN, *sorted(name for name in named | referred if name))

@@ -1,0 +1,124 @@
+"""Which runs there are, and each of them at a glance.
+
+A run is found by its exact name among those that the folder holds: nothing that a request says is
+ever joined to a path.
+
+Server-sent events: a word whenever a run has moved, so that an open page fetches itself anew.
+
+Files are looked at, nothing is read. What has changed is for the page to ask.
+"""
+
+import asyncio
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from kept.errors import SetupError
+from kept.store.home import Home
+from kept.store.lock import holder
+from kept.store.overview import Glance
+from kept.store.run_index import RunIndex, RunRow
+
+MOST = 6
+"""Glances that are held: one of a very long run takes tens of megabytes."""
+
+
+class Runs:
+    """The runs of a home."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._lock = threading.RLock()
+        self._running: set[str] = set()
+        """Those that were being written when they were last listed."""
+        self._held: OrderedDict[str, Glance] = OrderedDict()
+
+    def rows(self) -> list[RunRow]:
+        """Every run, newest first."""
+        if not self.home.runs.is_dir():
+            return []
+        with self._lock:
+            rows = RunIndex(self.home, self._glance_of).rows()
+        self._running = {row.id for row in rows if row.status == "running"}
+        return rows
+
+    def folder(self, name: str) -> Path:
+        """The folder of a run."""
+        for folder in self.home.folders():
+            if folder.name == name:
+                return folder
+        raise SetupError(f"there is no run `{name}` here", hint="the list of runs has them all")
+
+    def glance(self, name: str) -> Glance:
+        """A run as it stands now, for one request: others refresh what is held meanwhile."""
+        folder = self.folder(name)
+        with self._lock:
+            return self._glance_of(folder).still()
+
+    def marks(self) -> dict[str, int]:
+        """By name, what changes when a run is written or killed: the size of its journal, or -1."""
+        return {
+            folder.name: -1
+            if folder.name in self._running and holder(folder) is None
+            else (folder / "journal.jsonl").stat().st_size
+            for folder in self.home.folders()
+        }
+
+    def _glance_of(self, folder: Path) -> Glance:
+        held = self._held.pop(folder.name, None) or Glance(folder)
+        held.refresh()
+        self._held[folder.name] = held
+        while len(self._held) > MOST:
+            self._held.popitem(last=False)
+        return held
+
+
+EVERY = 0.25
+"""Seconds between two looks at one run."""
+EVERY_LIST = 1.0
+"""The same at all of them."""
+EVERY_REFINE = 0.5
+"""The same at the refinements of one."""
+ALIVE = 15.0
+"""Seconds after which a silent stream says that it is there."""
+
+Mark = object
+
+
+def run_mark(folder: Path) -> Mark:
+    """What changes when a run is written, stopped, killed or gone on with."""
+    sizes = [_size(folder / name) for name in ("journal.jsonl", "rollouts.jsonl")]
+    return [*sizes, holder(folder) is not None]
+
+
+def list_mark(runs: Runs) -> Mark:
+    """The same of all runs."""
+    return runs.marks()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+async def stream(
+    look: Callable[[], Mark], every: float, gone: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[str]:
+    """A line for each change, until nobody listens."""
+    before = await asyncio.to_thread(look)
+    yield f"retry: 1000\nevent: hello\ndata: {json.dumps(before)}\n\n"
+    silent = 0.0
+    while not await gone():
+        await asyncio.sleep(every)
+        now = await asyncio.to_thread(look)
+        silent += every
+        if now != before:
+            yield f"event: change\ndata: {json.dumps(now)}\n\n"
+            before, silent = now, 0.0
+        elif silent >= ALIVE:
+            yield ": here\n\n"
+            silent = 0.0

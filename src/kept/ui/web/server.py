@@ -1,0 +1,113 @@
+"""The page of a run as one file: styles inside, no script, and a policy that allows no more.
+
+What `cli` asks of this package: serve the pages, or put one run's page into a file.
+
+The server: a socket on 127.0.0.1, a token, and the app behind its guard.
+"""
+
+import asyncio
+import base64
+import hashlib
+import secrets
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import uvicorn
+from markupsafe import Markup
+
+from kept.errors import SetupError
+from kept.run import stop_signals
+from kept.settings import install_command
+from kept.store.home import Home
+from kept.store.overview import Glance
+from kept.store.reader import Run
+from kept.ui.web.app import make_app, run_view
+from kept.ui.web.auth import Guard
+from kept.ui.web.kinds import kind_of
+from kept.ui.web.run_page import Asked
+from kept.ui.web.run_source import Runs
+from kept.ui.web.step_page import step_view
+from kept.ui.web.templates import HERE, Places, environment, render
+
+MOST = 40
+"""Kept steps that are shown in full."""
+
+
+def export(folder: Path) -> str:
+    """The whole file."""
+    told = Glance(folder.resolve()).refresh()
+    kind = kind_of(told.begun.recipe)
+    shown = [row.step for row in told.rows if row.kept or row.best][-MOST:]
+    links = Places(set(shown))
+    css = (HERE / "static" / "app.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+    with Run(told.folder, told) as run:
+        view = run_view(run, told, kind, links, Asked())
+        steps = [step_view(run, told, step, links) for step in shown] if kind.steps else []
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:"
+    # the file is ours, and a style element ends at `</`, which it does not hold
+    inside = {"css": Markup(css), "policy": policy, "exported": steps}
+    root = Home.around(told.folder).path.parent
+    return render(environment(root), kind.template, links, **view, **inside)
+
+
+NEEDED = ("fastapi", "jinja2", "uvicorn")
+"""What the extra `web` brings."""
+
+
+class Pages:
+    """Found by `cli` through the entry point `kept.pages`."""
+
+    def __init__(self) -> None:
+        missing = [name for name in NEEDED if find_spec(name) is None]
+        if missing:
+            names = ", ".join(f"`{name}`" for name in missing)
+            raise SetupError(
+                f"packages that the pages need are not installed: {names}",
+                hint=install_command("web"),
+            )
+
+    def serve(self, home: Home, path: str, port: int, opened: Callable[[str], None]) -> None:
+        """Serve the runs of a home until interrupted; `opened` is given the link with the token."""
+        serve(home, path, port, opened)
+
+    def export(self, folder: Path) -> str:
+        """The page of a run as one file that needs nothing else."""
+        return export(folder)
+
+
+HOST = "127.0.0.1"
+
+
+def serve(home: Home, path: str, port: int, opened: Callable[[str], None]) -> None:
+    """Serve until interrupted; `opened` is given the link as soon as it works."""
+    try:
+        listening = socket.create_server((HOST, port))
+    except OSError as error:
+        raise SetupError(
+            f"cannot listen on {HOST}:{port}: {error.strerror}",
+            hint="give another port, or --port 0 for any that is free",
+        ) from error
+    with listening:
+        bound = int(listening.getsockname()[1])
+        token = secrets.token_urlsafe(24)
+        app = make_app(Runs(home))
+        # what breaks is told on its page, and logged in a line
+        config = uvicorn.Config(
+            Guard(app, token, bound), log_level="critical", access_log=False, lifespan="off",
+            server_header=False, timeout_graceful_shutdown=5,
+        )  # fmt: skip
+        server = uvicorn.Server(config)
+        # streams that never end by themselves look at this
+        app.state.ending = lambda: server.should_exit
+        # uvicorn knows no SIGHUP, and lets SIGTERM end the process once the server has shut down
+        for number in set(stop_signals()) - {signal.SIGINT}:
+            signal.signal(number, server.handle_exit)
+        # an interrupt is how it ends
+        with suppress(KeyboardInterrupt):
+            opened(f"http://{HOST}:{bound}{path}?token={token}")
+            asyncio.run(server.serve(sockets=[listening]))

@@ -1,0 +1,272 @@
+"""Numbers as a page shows them: with their unit, and with no more digits than the evidence has.
+
+Where things are: on the pages by address, in an exported file by the place within it.
+
+Templates: everything that enters one is escaped, whoever wrote it.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+from pathlib import Path, PurePath
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from kept.core.text import count, one_line
+from kept.ui.report.format import duration
+
+BLANK = "–"
+
+
+def figure(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """A measured value; with an interval, to the digits that the interval leaves it."""
+    if value is None or not math.isfinite(value):
+        return BLANK
+    places = _places(value, low, high)
+    return _plain(value, places)
+
+
+def brief(value: float | None) -> str:
+    """The mean of a few draws: two digits, for they say no more."""
+    if value is None or not math.isfinite(value) or abs(value) >= 10:
+        return figure(value)
+    return f"{value + 0.0:.2g}".replace("-", "−")
+
+
+def signed(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """A difference, always with its sign."""
+    if value is None or not math.isfinite(value):
+        return BLANK
+    shown = _plain(abs(value), _places(value, low, high))
+    sign = "±" if float(shown.replace(",", "")) == 0 else "+" if value > 0 else "−"
+    return f"{'' if sign == '±' else sign}{shown}"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """Where the true difference lies: `+0.02 … +0.11`; empty without bounds, or width."""
+    if (low is None and high is None) or low == high:
+        return ""
+    ends = (signed(low, low, high) if low is not None else "?",)
+    ends += (signed(high, low, high) if high is not None else "?",)
+    return " … ".join(ends)
+
+
+def gained(mean: float, low: float | None, high: float | None) -> str:
+    """A difference with where the true one lies: `+0.06 (+0.02 … +0.11)`."""
+    where = span(low, high)
+    return f"{signed(mean, low, high)} ({where})" if where else signed(mean, low, high)
+
+
+def money(usd: float) -> str:
+    """`$0.0042`, `$1.20`, `$1,240`; none known where nothing was paid, or at no price we know."""
+    if usd <= 0:
+        return "none known"
+    if usd >= 100:
+        return f"${usd:,.0f}"
+    return f"${usd:.2f}" if usd >= 1 else f"${_significant(usd, 2)}"
+
+
+def paid(usd: float) -> str:
+    """The same among other figures, where nothing says what it is of."""
+    return money(usd) if usd > 0 else "no known cost"
+
+
+def share(part: float) -> str:
+    """`62 %`."""
+    return f"{100 * part:.0f} %"
+
+
+def thousands(n: float) -> str:
+    """`12,400`."""
+    return f"{n:,.0f}"
+
+
+def moment(t: float) -> str:
+    """`17 Nov, 06:49`."""
+    there = time.localtime(t)
+    return f"{there.tm_mday} {time.strftime('%b, %H:%M', there)}" if t else BLANK
+
+
+def stamp(text: str) -> str:
+    """The same of a moment that a file tells; as it is where it is none."""
+    try:
+        return moment(datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError, OSError):
+        return text
+
+
+def ago(t: float, now: float | None = None) -> str:
+    """How long since, in one unit."""
+    seconds = (time.time() if now is None else now) - t
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return "just now" if seconds >= 0 else moment(t)
+
+
+def _places(value: float, low: float | None, high: float | None) -> int:
+    """Decimals: two digits of the half interval, else three digits of the value itself."""
+    if low is not None and high is not None and math.isfinite(high - low) and high > low:
+        return min(6, max(0, 1 - math.floor(math.log10((high - low) / 2))))
+    if value == 0 or value == round(value):
+        return 0
+    return min(6, max(0, 2 - math.floor(math.log10(abs(value)))))
+
+
+def _plain(value: float, places: int) -> str:
+    shown = f"{value + 0.0:,.{places}f}"
+    return (
+        shown.removeprefix("-") if float(shown.replace(",", "")) == 0 else shown.replace("-", "−")
+    )
+
+
+def _significant(value: float, digits: int) -> str:
+    return f"{value:.{max(2, digits - 1 - math.floor(math.log10(value)))}f}"
+
+
+def _segment(text: str) -> str:
+    return quote(text, safe="")
+
+
+class Links:
+    """Addresses of the served pages."""
+
+    live = True
+    """Whether there are other pages to go to."""
+
+    def run(self, run: str, **query: object) -> str:
+        """The page of a run."""
+        return f"/runs/{_segment(run)}{_query(query)}"
+
+    def step(self, run: str, step: int) -> str:
+        """The page of a step."""
+        return f"{self.run(run)}/steps/{step}"
+
+    def case(self, run: str, step: int, case: str) -> str:
+        """What happened in one case in one step."""
+        return f"{self.step(run, step)}/cases/{_segment(case)}"
+
+    def cases(self, run: str, **query: object) -> str:
+        """The matrix of cases."""
+        return f"{self.run(run)}/cases{_query(query)}"
+
+    def numbers(self, run: str) -> str:
+        """The numbers that were tuned."""
+        return f"{self.run(run)}/numbers"
+
+    def refine(self, run: str) -> str:
+        """The refinements of a run."""
+        return f"{self.run(run)}/refine"
+
+    def compare(self, *runs: str) -> str:
+        """Runs side by side."""
+        return f"/compare{_query({'run': runs})}"
+
+
+class Places(Links):
+    """Addresses within an exported file: what is not in it has none."""
+
+    live = False
+
+    def __init__(self, steps: set[int]) -> None:
+        self._steps = steps
+
+    def run(self, run: str, **query: object) -> str:
+        """The top."""
+        return "#top"
+
+    def step(self, run: str, step: int) -> str:
+        """The section of a step, where it has one."""
+        return f"#step-{step}" if step in self._steps else "#main"
+
+    def case(self, run: str, step: int, case: str) -> str:
+        """The section of its step."""
+        return self.step(run, step)
+
+    def cases(self, run: str, **query: object) -> str:
+        """The top."""
+        return "#top"
+
+    def numbers(self, run: str) -> str:
+        """The top."""
+        return "#top"
+
+    def refine(self, run: str) -> str:
+        """The top."""
+        return "#top"
+
+
+def _query(query: dict[str, object]) -> str:
+    given = {name: value for name, value in query.items() if value not in (None, "", ())}
+    return f"?{urlencode(given, doseq=True)}" if given else ""
+
+
+HERE = Path(__file__).parent
+LONG = 56
+"""Characters of a path that a line has room for."""
+
+
+def environment(root: Path | None = None) -> Environment:
+    """Jinja as the pages use it; paths below the root of a project are shown from there."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(
+        brief=brief,
+        figure=figure,
+        signed=signed,
+        money=money,
+        paid=paid,
+        share=share,
+        thousands=thousands,
+        moment=moment,
+        ago=ago,
+        stamp=stamp,
+        duration=duration,
+        segment=lambda text: quote(str(text), safe=""),
+        line=one_line,
+        paragraphs=_paragraphs,
+        place=partial(place, root=root),
+    )
+    made.globals.update({"span": span, "count": count})  # pyright: ignore[reportCallIssue, reportArgumentType] # jinja names the types of its own globals alone
+    return made
+
+
+def place(path: str, root: Path | None = None, most: int = LONG) -> str:
+    """A path in the space that there is: from the root of the project, and without its middle."""
+    shown = path
+    if path.startswith(f"{HERE.parent}/"):
+        return f"{path.removeprefix(f'{HERE.parent}/')} of Kept"
+    if root is not None and path.startswith(f"{root}/"):
+        shown = path.removeprefix(f"{root}/")
+        run = PurePath(shown)
+        if run.parts[:2] == (".kept", "runs") and len(run.parts) == 3:
+            return f"run {run.name}"
+    if len(shown) <= most:
+        return shown
+    kept = ""
+    for part in reversed(PurePath(shown).parts):
+        if len(part) + len(kept) + 3 > most:
+            break
+        kept = f"/{part}{kept}"
+    return f"…{kept or shown[-most:]}"
+
+
+def _paragraphs(text: str) -> Markup:
+    """Text with its line breaks."""
+    return Markup("<br>").join(text.splitlines())
+
+
+def render(env: Environment, name: str, links: Links, **values: object) -> str:
+    """A page."""
+    told: Mapping[str, object] = values
+    return env.get_template(name).render(**told, links=links)
