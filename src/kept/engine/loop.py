@@ -306,10 +306,11 @@ class Loop:
         new = isinstance(step.reply, Proposal) and not step.reply.merges
         if new and judged.candidate is not None and judged.candidate in self.state.judged:
             verdict, evaluations = duplicate(), ()
-        alive = self._alive()
-        # what a proposer looks at is known only once it asks
-        asks = ("feedback", "probe")
-        self._book_lost(step.step, lambda job: job.candidate_id in alive or job.purpose in asks)
+        if self._purse.past:
+            alive = self._alive()
+            # what a proposer looks at is known only once it asks
+            asks = ("feedback", "probe")
+            self._book_lost(step.step, lambda job: job.candidate_id in alive or job.purpose in asks)
         held, agreed = self.state.evaluations, not self.state.ledger.varies
         self._tell(
             StepClosed(

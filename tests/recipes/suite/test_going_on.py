@@ -80,6 +80,7 @@ def test_an_optimization_cut_behind_everything_it_wrote_ends_the_same(
         again = make(tmp_path / "whole")
         _, ended = asyncio.run(resume(again.plan(epochs=2), part))
         assert ended.settled() == state.settled(), sizes
+        assert ended.spend.calls == state.spend.calls
         after = rows(part)
         assert max(calls(after).values()) == 1, "a call whose reply was written was made again"
         assert before.keys() <= calls(after).keys()
