@@ -15,7 +15,7 @@ from kept.sandbox.process import start_alone
 STARTS = 300
 PROGRAM = f"""
 import signal, subprocess, sys
-from kept.sandbox import start_alone
+from kept.sandbox.process import start_alone
 signal.signal(signal.SIGINT, lambda *_: None)
 print("ready", flush=True)
 def start():
@@ -66,7 +66,7 @@ def test_a_command_that_ends_itself_by_a_signal_runs_once(number: str, tmp_path:
 def test_where_nobody_waits_for_children_a_process_is_started_once():
     program = (
         "import signal, subprocess\n"
-        "from kept.sandbox import start_alone\n"
+        "from kept.sandbox.process import start_alone\n"
         "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
         "start = lambda: subprocess.Popen(['/bin/true'], start_new_session=True)\n"
         "for _ in range(100):\n"

@@ -273,7 +273,7 @@ import asyncio, sys
 from pathlib import Path
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.sandbox import Command, View
+from kept.sandbox.command import Command, View
 from kept.sandbox.workspace import Scratch
 
 async def main(tree):
@@ -363,7 +363,7 @@ import asyncio, sys
 from pathlib import Path
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.sandbox import Command, View
+from kept.sandbox.command import Command, View
 from kept.sandbox.workspace import Scratch
 
 async def main(tree):

@@ -11,7 +11,7 @@ HEAVY = ("mcp", "anyio", "pypdf", "docx", "pptx", "openpyxl", "lxml", "jsonschem
 def test_tools_and_documents_load_their_libraries_when_they_are_first_used(tmp_path: Path):
     script = (
         "import sys\n"
-        "from kept.evaluators.tools import documents, function, mcp, prompt\n"
+        "from kept.evaluators.tools import documents, function, mcp\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])\n"
     )
     done = subprocess.run(

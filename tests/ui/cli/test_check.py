@@ -26,7 +26,7 @@ def hook(event, args):
     if event in ("socket.connect", "socket.bind"):
         seen.append(event)
 from kept.ui.cli.main import cli
-from kept.sandbox import abilities
+from kept.sandbox.capabilities import abilities
 abilities()  # what this machine can do is found out by trying, once a process
 sys.dont_write_bytecode = True
 sys.addaudithook(hook)

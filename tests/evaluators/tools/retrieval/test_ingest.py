@@ -135,7 +135,8 @@ import asyncio, sys
 from pathlib import Path
 from kept.models.providers import ModelConfig
 from kept.models.embeddings import make_embedder
-from kept.evaluators.tools.retrieval import Indexes, VectorStore
+from kept.evaluators.tools.retrieval.config import VectorStore
+from kept.evaluators.tools.retrieval.tool import Indexes
 
 folder, url = Path(sys.argv[1]), sys.argv[2]
 embedder = make_embedder(ModelConfig(provider="openai_compatible", model="m", base_url=url))
