@@ -122,7 +122,11 @@ def note(course: Course, rejection: Rejection) -> None:
 
 def repair_for(course: Course, rejection: Rejection, most: int) -> Delegation | None:
     """The repair that a refusal forces; None where there were enough of them."""
-    owner = _owner(course, rejection)
+    # the owner wrote what was found wanting, or else worked last
+    named = {f"output/{one.file}" for one in rejection.findings}
+    able = [one for one in reversed(course.delegations) if not one.repair_of]
+    wrote = (one for one in able if named & set(one.written))
+    owner = next(wrote, able[0] if able else None)
     subtask, repaired = (owner.subtask_id, owner.worker_id) if owner else ("", "")
     attempt = sum(one.subtask_id == subtask for one in course.repairs) + 1
     if attempt > most:
@@ -147,7 +151,9 @@ def repaired(
 ) -> Repair:
     """What a repair came to, held against the one before it."""
     outputs = course.outputs.setdefault(done.subtask_id, [])
-    outputs.append(_output(done, files))
+    result = json.dumps(done.result, sort_keys=True, ensure_ascii=False, default=str)
+    texts = [files[path].decode("utf-8", "replace") for path in done.written if path in files]
+    outputs.append("\n".join([result if done.result is not None else "", *texts]))
     rest = fixpoint(outputs)
     return Repair(
         iteration=turn,
@@ -158,21 +164,6 @@ def repaired(
         similarity=rest.likeness if rest else None,
         fixpoint=rest is not None,
     )
-
-
-def _owner(course: Course, rejection: Rejection) -> Delegation | None:
-    """Whose work is to be mended: who wrote what was found wanting, else who worked last."""
-    named = {f"output/{one.file}" for one in rejection.findings}
-    able = [one for one in reversed(course.delegations) if not one.repair_of]
-    wrote = (one for one in able if named & set(one.written))
-    return next(wrote, able[0] if able else None)
-
-
-def _output(done: Delegation, files: Mapping[str, bytes]) -> str:
-    """What a repair brought, as one text."""
-    result = json.dumps(done.result, sort_keys=True, ensure_ascii=False, default=str)
-    texts = [files[path].decode("utf-8", "replace") for path in done.written if path in files]
-    return "\n".join([result if done.result is not None else "", *texts])
 
 
 CATEGORIES: tuple[Category, ...] = get_args(Category)
@@ -217,18 +208,15 @@ async def criticise(kit: Kit, errand: Errand, worked: Worked, scope: Metered) ->
 
 
 def _critique(said: Mapping[str, Any]) -> Critique:
+    names = ("category", "location", "description", "severity")
     return Critique(
         score=float(said["score"]),
-        defects=tuple(Defect(**_only(row)) for row in said["defects"]),
+        defects=tuple(Defect(**{name: row[name] for name in names}) for row in said["defects"]),
         prescriptions=tuple(said.get("prescriptions", ())),
         reusable_patterns=tuple(said.get("reusable_patterns", ())),
         effort=said.get("effort_estimate", "moderate"),
         summary=said.get("summary", ""),
     )
-
-
-def _only(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in ("category", "location", "description", "severity")}
 
 
 def _supported(critique: Critique, errand: Errand, worked: Worked) -> Critique:

@@ -172,13 +172,6 @@ _NORMAL: Mapping[Kind, Callable[[Object], dict[str, Any]]] = {
 }
 
 
-def normal(kind: Kind, found: Object) -> dict[str, Any]:
-    """A decision of this kind with everything by its own name; nothing is checked here."""
-    inner = found.get(kind)
-    body = {**found, **cast("Object", inner)} if isinstance(inner, dict) else found
-    return _NORMAL[kind](body)
-
-
 def _rows(value: object) -> list[object]:
     if isinstance(value, dict):
         # by their ids
@@ -298,7 +291,9 @@ def decided(text: str, ground: Ground) -> Decided:
     kind = kind_of(found)
     if kind is None:
         raise BadDecision(f"it has no `decision`, which is one of {', '.join(SCHEMAS)}")
-    body = normal(kind, found)
+    inner = found.get(kind)
+    body = {**found, **cast("Object", inner)} if isinstance(inner, dict) else found
+    body = _NORMAL[kind](body)
     if problem := problem_with(body, SCHEMAS[kind]):
         raise BadDecision(f"the `{kind}` is not as it should be, {problem}")
     made = _MADE[kind](body, ground)
@@ -352,7 +347,9 @@ def _closed(rows: Sequence[Object], ground: Ground) -> None:
 
 def _made_delegate(body: Object, ground: Ground) -> Decided:
     rows = cast("Sequence[Object]", body["delegations"])
-    workers = [_worker_name(row["worker_id"]) for row in rows]
+    # a folder can have these names
+    plain = (re.sub(r"[^A-Za-z0-9_-]+", "-", row["worker_id"]).strip("-") for row in rows)
+    workers = [name[:60] or "worker" for name in plain]
     _once(workers, "worker")
     if len(rows) > ground.most_workers:
         raise BadDecision(f"at most {ground.most_workers} workers can be sent at once")
@@ -406,11 +403,6 @@ _MADE: Mapping[Kind, Callable[[Object, Ground], Decided]] = {
     "fail": _made_fail,
     "diagnose": _made_diagnose,
 }
-
-
-def _worker_name(name: str) -> str:
-    """A name that a folder can have."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:60] or "worker"
 
 
 def _output(path: str) -> str:

@@ -347,7 +347,12 @@ def record_of(moments: Iterable[Moment]) -> AgentRun | None:
         elif run is not None and moment.phased is not None:
             run = replace(run, phases=(*run.phases, moment.phased))
         elif run is not None and moment.raised is not None:
-            run = _raised(run, moment.raised)
+            limits = moment.raised
+            now = Raised(after=len(run.iterations), before=run.limits, limits=limits)
+            raised = (*run.raised, now)
+            run = replace(
+                run, limits=limits, raised=raised, status="running", reason="", ended=None
+            )
     return run
 
 
@@ -375,11 +380,4 @@ def _ended(run: AgentRun, end: Ended) -> AgentRun:
         final_result=end.final_result,
         confidence=end.confidence,
         usage=end.used,
-    )
-
-
-def _raised(run: AgentRun, limits: Limits) -> AgentRun:
-    now = Raised(after=len(run.iterations), before=run.limits, limits=limits)
-    return replace(
-        run, limits=limits, raised=(*run.raised, now), status="running", reason="", ended=None
     )

@@ -128,7 +128,7 @@ def create_experiment(root: Path, name: str, goal: str, at: str) -> Experiment:
     made = Experiment(
         experiment_id=id_, name=name, goal=goal, created_at=at, task_order=(), folder=folder
     )
-    _write_experiment(made)
+    _write_json(folder / "experiment.json", _experiment_document(made))
     return made
 
 
@@ -175,7 +175,8 @@ def add_task(
     # from the disk: somebody else may have added one since
     experiment = read_experiment(experiment.folder)
     number = 1 + max((int(one[:3]) for one in experiment.task_order), default=0)
-    id_ = f"{number:03d}-{slug_of(prompt)}"
+    slug = re.sub(r"[^a-z0-9]+", "-", prompt.lower()).strip("-")[:LONGEST].strip("-")
+    id_ = f"{number:03d}-{slug or 'task'}"
     folder = experiment.folder / "tasks" / id_
     for part in ("seed", "refinements", "optimizations"):
         make_folder(folder / part)
@@ -222,12 +223,6 @@ def read_task(folder: Path) -> Task:
     )
 
 
-def slug_of(text: str) -> str:
-    """A text as a part of a name."""
-    slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:LONGEST].strip("-")
-    return slug or "task"
-
-
 def _task_document(task: Task) -> dict[str, Any]:
     key = "user_feedback" if task.mode == "continuation" else "user_prompt"
     return {
@@ -245,10 +240,6 @@ def _experiment_document(experiment: Experiment) -> dict[str, Any]:
     told = asdict(experiment)
     told.pop("folder")
     return {**told, "task_order": list(experiment.task_order)}
-
-
-def _write_experiment(experiment: Experiment) -> None:
-    _write_json(experiment.folder / "experiment.json", _experiment_document(experiment))
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

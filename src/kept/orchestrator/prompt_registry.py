@@ -390,7 +390,8 @@ def damage_of(database: sqlite3.Connection) -> str:
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
         return f"it is of version {version}, which a newer Kept wrote or damage"
-    tables = _tables(database)
+    rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    tables = {name for (name,) in rows}
     if "row_digests" not in tables:
         return ""
     lacking = [name for name in _TABLE_NAMES if name not in tables]
@@ -401,11 +402,6 @@ def damage_of(database: sqlite3.Connection) -> str:
         if now.get(row) != digest:
             return f"{row} is not what was written"
     return ""
-
-
-def _tables(database: sqlite3.Connection) -> set[str]:
-    rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-    return {name for (name,) in rows}
 
 
 def _row_digests(database: sqlite3.Connection) -> list[tuple[str, str]]:

@@ -143,7 +143,8 @@ class Update:
             why = f"the optimizer gave no answer of use for any text: {broken[0].message}"
             return Skip(why, about={**about, USELESS: "optimizer"})
         if not offers:
-            return _nothing(broken, about)
+            lost = f"; of {count(len(broken), 'text')} there is no answer of use" if broken else ""
+            return Skip(f"no text is to be changed{lost}", about=about)
         chosen = best_offer(offers)
         return Proposal(
             (Write(chosen.name, chosen.content),),
@@ -159,7 +160,11 @@ class Update:
         """What an update may change now."""
         if not self.halves:
             return self.step
-        return self.step / 2 ** sum(_rolled_back(step, self.name) for step in closed)
+        own = (one for one in closed if one.turn.proposer == self.name)
+        mine = (one for one in own if one.candidate is not None)
+        verdicts = ((one.verdict.outcome, one.verdict.code) for one in mine)
+        # each update that was rolled back halves the share
+        return self.step / 2 ** sum(one == ("discard", "judged") for one in verdicts)
 
     async def _ask(
         self,
@@ -227,11 +232,6 @@ def _ended(before: str, after: str) -> str:
     return after.rstrip() + before[len(before.rstrip()) :]
 
 
-def _nothing(broken: list[Failure], about: Mapping[str, object]) -> Skip:
-    lost = f"; of {count(len(broken), 'text')} there is no answer of use" if broken else ""
-    return Skip(f"no text is to be changed{lost}", about=about)
-
-
 def _outcomes(brief: Brief) -> list[tuple[Case, Outcome]]:
     """What came of the tasks, the worst first."""
     cases = {case.id: case for case in brief.train}
@@ -262,14 +262,11 @@ def _found(case: Case, outcome: Outcome, brief: Brief) -> str:
     metric = brief.objective.metric
     parts = {k: v for k, v in outcome.metrics.items() if k.startswith(f"{metric}_")}
     shown = ", ".join(f"{k.removeprefix(f'{metric}_')} {v:.3f}" for k, v in parts.items())
-    lines = [f"task: {_task_of(case)}", f"{metric} {outcome.metrics.get(metric, 0.0):.3f}: {shown}"]
+    data = case.data
+    task = cast("Mapping[str, object]", data).get("task") if isinstance(data, Mapping) else data
+    lines = [f"task: {task}", f"{metric} {outcome.metrics.get(metric, 0.0):.3f}: {shown}"]
     lines += [f"* [{one.severity}] {one.text}" for one in outcome.findings[:DEFECTS]]
     return "\n".join(lines)
-
-
-def _task_of(case: Case) -> object:
-    data = case.data
-    return cast("Mapping[str, object]", data).get("task") if isinstance(data, Mapping) else data
 
 
 def _tried(brief: Brief, proposer: str) -> Iterator[Item]:
@@ -287,8 +284,3 @@ def _tried(brief: Brief, proposer: str) -> Iterator[Item]:
         now = edit.text if isinstance(edit, Write) else ""
         text = f"{step.proposal.why}\nverdict: {verdict_of(step)}\n\n{now}"
         yield Item("tried update", f"# An update that was tried, in step {step.step}", text)
-
-
-def _rolled_back(step: ClosedStep, proposer: str) -> bool:
-    mine = step.turn.proposer == proposer and step.candidate is not None
-    return mine and step.verdict.outcome == "discard" and step.verdict.code == "judged"

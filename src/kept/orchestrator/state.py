@@ -100,6 +100,10 @@ def told(
 ) -> str:
     """How things stand, for the manager."""
     first = ledger.turns <= 1
+    lines = "\n".join(f"* {line}" for line in course.diagnosed)
+    rows = [f"* {path} ({len(data)} bytes)" for path, data in list(files.items())[:_FILES]]
+    more = [f"* [{len(files) - _FILES} more]"] if len(files) > _FILES else []
+    workspace = "\n".join([*rows, *more]) or "It is empty."
     parts = [
         Part("brief", assignment.brief.strip() if first else ""),
         Part("task", f"## Task\n\n{assignment.task}"),
@@ -111,10 +115,10 @@ def told(
             if one not in course.last
         ),
         *(Part("result", _result(one), 2) for one in course.last),
-        Part("diagnosis", _bullets("Your diagnosis", course.diagnosed), 3),
+        Part("diagnosis", f"## Your diagnosis\n\n{lines}" if course.diagnosed else "", 3),
         *(Part("earlier refusal", _refusal(one), 4) for one in course.rejections[:-3]),
         *(Part("refusal", _refusal(one), 1) for one in course.rejections[-3:]),
-        Part("files", _files(files), 3),
+        Part("files", f"## Workspace\n\n{workspace}", 3),
         Part("budget", _budget(ledger)),
         Part("question", "What is your decision? Answer with one JSON object only."),
     ]
@@ -180,16 +184,6 @@ def _refusal(one: Rejection) -> str:
     what = "The completion was refused" if one.completion else "This was refused"
     rows = [f"* {f.file}: {f.detail}" for f in one.findings[:10]]
     return "\n".join([f"## Turn {one.iteration}\n", f"{what} ({one.gate}): {one.reason}", *rows])
-
-
-def _bullets(title: str, lines: Sequence[str]) -> str:
-    return f"## {title}\n\n" + "\n".join(f"* {line}" for line in lines) if lines else ""
-
-
-def _files(files: Mapping[str, bytes]) -> str:
-    rows = [f"* {path} ({len(data)} bytes)" for path, data in list(files.items())[:_FILES]]
-    more = [f"* [{len(files) - _FILES} more]"] if len(files) > _FILES else []
-    return "## Workspace\n\n" + ("\n".join([*rows, *more]) or "It is empty.")
 
 
 def _budget(ledger: Ledger) -> str:

@@ -19,7 +19,7 @@ from kept.evaluators.tools.files import SharedFiles, changes_between
 from kept.models.prompts import ARTIFACTS, RunPrompt, filled, prompt
 from kept.orchestrator.budget import PHASE_FAILED, PHASE_PARTIAL, Metered
 from kept.orchestrator.checks.base import Check, Runs
-from kept.orchestrator.checks.execution import DeterministicPhase, PhaseEnd, RunsOn, run_phase
+from kept.orchestrator.checks.execution import DeterministicPhase, RunsOn, run_phase
 from kept.orchestrator.events import Moment, Story, phase_line
 from kept.orchestrator.record import Delegation, How, Limits, Models, Need, Phased, Subtask
 
@@ -204,17 +204,16 @@ async def _once(
 ) -> _Left | Failure:
     async def do() -> _Left | Failure:
         end = await run_phase(phase, files.all(), run)
-        return end if isinstance(end, Failure) else _left(phase.name, end, files)
+        if isinstance(end, Failure):
+            return end
+        changes = changes_between(files.all(), end.files)
+        if why := files.refusal(changes):
+            return _Left(Phased(name=phase.name, status="failed", reason=why))
+        written = tuple(sorted(changes))
+        phased = Phased(name=phase.name, status=end.status, reason=end.reason, written=written)
+        return _Left(phased, changes)
 
     return await scope.call({"phase": phase.name, "command": phase.command}, _Left, do, 0.0)
-
-
-def _left(name: str, end: PhaseEnd, files: SharedFiles) -> _Left:
-    changes = changes_between(files.all(), end.files)
-    if why := files.refusal(changes):
-        return _Left(Phased(name=name, status="failed", reason=why))
-    phased = Phased(name=name, status=end.status, reason=end.reason, written=tuple(sorted(changes)))
-    return _Left(phased, changes)
 
 
 ROLES: tuple[RunPrompt, ...] = ("manager", "worker", "critic")

@@ -32,7 +32,7 @@ from kept.orchestrator.budget import Account, Ledger, Metered
 from kept.orchestrator.checks.files import contract_problems
 from kept.orchestrator.completion import criticise
 from kept.orchestrator.events import worker_lines
-from kept.orchestrator.record import Delegation, Need
+from kept.orchestrator.record import Delegation
 from kept.orchestrator.state import Course
 from kept.orchestrator.toolkit import (
     Errand,
@@ -151,13 +151,6 @@ class CatchUp:
         return CatchUp(self.scope.branch(name), self.worker)
 
 
-def turn_of(scope: Scope, workers: int, side_by_side: int) -> tuple[CatchingUp, Scope]:
-    """The workers that are sent from a scope, and the scope that theirs are below."""
-    if isinstance(scope, CatchUp):
-        return CatchingUp(workers, side_by_side, scope.worker), scope.scope
-    return CatchingUp(workers, side_by_side), scope
-
-
 class Broken(ValueError):
     """An answer that is not what was agreed; says what is wrong, for the worker."""
 
@@ -265,7 +258,9 @@ class Team:
         self.ledger.workers += len(wanted)
         accounts = self.ledger.open(len(wanted))
         side_by_side = self.kit.limits.parallel_workers
-        turn, scope = turn_of(scope, len(wanted), side_by_side)
+        turn = CatchingUp(len(wanted), side_by_side)
+        if isinstance(scope, CatchUp):
+            turn, scope = CatchingUp(len(wanted), side_by_side, scope.worker), scope.scope
         started = (
             self._in_turn(turn, errand, scope.branch(errand.delegation.worker_id), account, managed)
             for errand, account in zip(errands, accounts, strict=True)
@@ -468,7 +463,10 @@ def told(errand: Errand) -> str:
         )
         files = [f"output/{path}" for path in subtask.required_outputs]
         parts += ["It must leave these files:\n" + _listed(files)] * bool(files)
-        means = [*subtask.tools, *map(_means, subtask.needs)]
+        means = [*subtask.tools]
+        for need in subtask.needs:
+            assumed = f", assuming {'; '.join(need.assumptions)}" if need.assumptions else ""
+            means.append(f"{need.capability}: {need.how} {need.of}".rstrip() + assumed)
         parts += ["The plan has it done with:\n" + _listed(means)] * bool(means)
     parts.append(f"Instructions:\n{wanted.instructions}")
     parts += [f"What others brought already:\n{errand.before}"] * bool(errand.before)
@@ -479,11 +477,6 @@ def told(errand: Errand) -> str:
         fields = ", ".join(f"`{name}`" for name in (*wanted.required_fields, "confidence"))
         parts.append(f"Under your name report {fields}. {wanted.output_description}".strip())
     return "\n\n".join(parts)
-
-
-def _means(need: Need) -> str:
-    assumed = f", assuming {'; '.join(need.assumptions)}" if need.assumptions else ""
-    return f"{need.capability}: {need.how} {need.of}".rstrip() + assumed
 
 
 def _listed(lines: "tuple[str, ...] | list[str]") -> str:

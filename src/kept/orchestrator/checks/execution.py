@@ -32,7 +32,7 @@ from kept.core.rollout import Failure
 from kept.orchestrator.checks.base import CheckResult, Passed, Ran, Rejected, Submission
 from kept.orchestrator.checks.files import below_output
 from kept.orchestrator.checks.text import flaw, suffix_of, told
-from kept.orchestrator.record import Critique, Defect, Evaluated, Finding
+from kept.orchestrator.record import Evaluated, Finding
 from kept.sandbox.command import Exit
 
 LEAST = 0.6
@@ -66,15 +66,11 @@ def critique(submission: Submission) -> CheckResult | Failure:
     found = [
         flaw(f"{worker}: {defect.location}", defect.description, defect.severity)
         for worker, one in said
-        for defect in _worst_first(one)
+        for defect in sorted(one.defects, key=lambda defect: _RANK[defect.severity])
     ]
     words = "; ".join(f"{one.file}: {one.detail}" for one in found[:MOST])
     reason = f"critics give {mean:.2f}, and {LEAST:g} is needed" + (f": {words}" if words else "")
     return Rejected(reason=reason, findings=tuple(found))
-
-
-def _worst_first(one: Critique) -> list[Defect]:
-    return sorted(one.defects, key=lambda defect: _RANK[defect.severity])
 
 
 COMMAND_SECONDS = 60.0
@@ -354,7 +350,12 @@ def evaluated(
 ) -> Evaluated:
     """The weighted mean of what each metric brings, with its parts."""
     total = sum(metric.weight for metric in metrics)
-    score = sum(metric.weight * _worth(metric, measured[metric.name]) for metric in metrics)
+    # a measure that reaches its threshold counts in full
+    pairs = ((metric, measured[metric.name]) for metric in metrics)
+    score = sum(
+        metric.weight * (min(1.0, value / metric.threshold) if metric.threshold else value)
+        for metric, value in pairs
+    )
     score = score / total if total else 0.0
     action = "accept" if score >= accept else "fail" if score < fail else "retry_with_repair"
     return Evaluated(
@@ -363,13 +364,6 @@ def evaluated(
         thresholds={m.name: m.threshold for m in metrics if m.threshold is not None},
         action=action,
     )
-
-
-def _worth(metric: Metric, value: float) -> float:
-    """What a metric brings: what reaches its threshold counts in full."""
-    if metric.threshold is None or not metric.threshold:
-        return value
-    return min(1.0, value / metric.threshold)
 
 
 SMOKE_SECONDS = 10.0
@@ -406,7 +400,10 @@ class Smoke:
                 return ran
             wrong = trouble(ran)
             if wrong is not None:
-                refused = trial.named or broke_down(ran)
+                words = any(sign in ran.output for sign in _BROKEN_DOWN)
+                ended = words or ran.exit_code in _COMMAND_NOT_FOUND or ran.exit_code < 0
+                # such an end is the program's own fault, with any arguments
+                refused = trial.named or (not ran.timed_out and ended)
                 (found if refused else notes).append(flaw(trial.name, wrong, "smoke"))
         if not found:
             return Passed(notes=tuple(notes))
@@ -419,7 +416,11 @@ def trials(submission: Submission) -> Iterator[Trial]:
     seen: set[tuple[str, ...]] = set()
     for part in submission.plan:
         if part.smoke_test:
-            trial = Trial(part.smoke_test, _command(part.smoke_test, submission), True)
+            path = below_output(part.smoke_test)
+            command = ("sh", "-c", part.smoke_test)
+            if path in submission.files:
+                command = (_BY.get(suffix_of(path), "sh"), path)
+            trial = Trial(part.smoke_test, command, True)
             seen.add(trial.command)
             yield trial
     if seen:
@@ -429,13 +430,6 @@ def trials(submission: Submission) -> Iterator[Trial]:
             yield Trial(path, (_BY[suffix_of(path)], path), False)
 
 
-def _command(test: str, submission: Submission) -> tuple[str, ...]:
-    path = below_output(test)
-    if path in submission.files:
-        return (_BY.get(suffix_of(path), "sh"), path)
-    return ("sh", "-c", test)
-
-
 def trouble(ran: Ran) -> str | None:
     """What is wrong with an end; None where nothing is."""
     last = " ".join(ran.output[-LAST_WORDS:].split())
@@ -443,9 +437,3 @@ def trouble(ran: Ran) -> str | None:
     if ran.timed_out:
         return f"still running after {SMOKE_SECONDS:g} s{said}"
     return f"exit {ran.exit_code}{said}" if ran.exit_code else None
-
-
-def broke_down(ran: Ran) -> bool:
-    """Whether an end is the program's own fault, whatever it was called with."""
-    words = any(sign in ran.output for sign in _BROKEN_DOWN)
-    return not ran.timed_out and (words or ran.exit_code in _COMMAND_NOT_FOUND or ran.exit_code < 0)

@@ -292,7 +292,9 @@ _LANES = tuple(sum((byte >> n & 1) << n * _LANE_BITS for n in range(8)) for byte
 
 def fingerprint(text: str) -> int:
     """The fingerprint of a text: of its words two by two, so that their order counts."""
-    features = Counter(_features(words_of(text)))
+    words = words_of(text)
+    features = Counter(words if len(words) < 2 else ())
+    features.update(map(" ".join, grams(words, 2)))
     ones = [0] * (BITS // 8)
     for feature, times in features.items():
         digest = hashlib.blake2b(feature.encode(), digest_size=BITS // 8).digest()
@@ -300,12 +302,6 @@ def fingerprint(text: str) -> int:
             ones[place] += _LANES[byte] * times
     half, lane = features.total() // 2, (1 << _LANE_BITS) - 1
     return sum(1 << n for n in range(BITS) if ones[-1 - n // 8] >> n % 8 * _LANE_BITS & lane > half)
-
-
-def _features(words: Sequence[str]) -> Iterator[str]:
-    if len(words) < 2:
-        yield from words
-    yield from map(" ".join, grams(words, 2))
 
 
 def likeness(one: int, two: int) -> float:

@@ -201,18 +201,16 @@ MOST = 5
 
 def placeholder(submission: Submission) -> CheckResult:
     """No blank in what the manager says came out, nor in any file."""
-    found = [*_in_result(submission), *_in_files(submission)]
+    found: list[Finding] = []
+    for name, text in _texts_in("final_result", submission.final_result):
+        found += _blanks(name, text, (*ANYWHERE, *IN_PROSE), submission.task)
+        if text.strip() in ("TODO", "TBD", "???", "...", "…", "N/A", "XXX"):
+            found.append(flaw(name, f"`{text.strip()}` is no value", "placeholder"))
+    found += _in_files(submission)
     if not found:
         return Passed()
     words = "; ".join(map(told, found[:MOST]))
     return Rejected(reason=f"blanks were not filled in: {words}", findings=tuple(found))
-
-
-def _in_result(submission: Submission) -> Iterator[Finding]:
-    for name, text in _texts_in("final_result", submission.final_result):
-        yield from _blanks(name, text, (*ANYWHERE, *IN_PROSE), submission.task)
-        if text.strip() in ("TODO", "TBD", "???", "...", "…", "N/A", "XXX"):
-            yield flaw(name, f"`{text.strip()}` is no value", "placeholder")
 
 
 def _in_files(submission: Submission) -> Iterator[Finding]:
@@ -283,7 +281,9 @@ def _reference_problems(path: str, data: bytes, pictures: int) -> Iterator[Findi
     text = _INLINE.sub("", without_fences(text))
     heads = list(_HEAD.finditer(text))
     body, listed = (text[: heads[-1].start()], text[heads[-1].end() :]) if heads else (text, "")
-    cited = {n for found in _CITED.finditer(body) for n in _numbers(found[1])}
+    parts = (part for found in _CITED.finditer(body) for part in found[1].split(","))
+    ranges = ([int(n) for n in re.findall(r"\d+", part)] for part in parts)
+    cited = {n for ends in ranges for n in range(ends[0], ends[-1] + 1)}
     if cited and heads:
         known = {int(one or two) for one, two in _LISTED.findall(listed)}
         for n in sorted(cited - known) if known else ():
@@ -305,12 +305,6 @@ def _figures(path: str, text: str, pictures: int) -> Iterator[Finding]:
     there = max(shown, pictures)
     if highest > there:
         yield flaw(path, f"figure {highest} is spoken of, and there are {there}", "figure")
-
-
-def _numbers(text: str) -> Iterator[int]:
-    for part in text.split(","):
-        ends = [int(n) for n in re.findall(r"\d+", part)]
-        yield from range(ends[0], ends[-1] + 1)
 
 
 TWICE = 0.2
@@ -354,16 +348,13 @@ def _structure_problems(path: str, text: str) -> Iterator[Finding]:
 
 def _links(path: str, text: str) -> Iterator[Finding]:
     bare = without_fences(text)
-    slugs = Counter(_slug(section.title) for section in sections(text))
+    titles = (re.sub(r"[`*]|\{#[^}]*\}", "", section.title) for section in sections(text))
+    # the usual readers of Markdown make the link to a heading like this
+    plain = (re.sub(r"[^\w\- ]", "", title.strip().lower()) for title in titles)
+    slugs = Counter(title.replace(" ", "-") for title in plain)
     known = set(_PLACE.findall(bare)) | set(_OWN.findall(bare))
     known |= {f"{slug}-{n}" for slug, times in slugs.items() for n in range(1, times)} | set(slugs)
     for link in _LINK.finditer(bare):
         if link[1].lower() not in {name.lower() for name in known}:
             line = line_at(bare, link.start())
             yield flaw(path, f"`#{link[1]}` leads to no heading", "anchor", line)
-
-
-def _slug(title: str) -> str:
-    """How a heading is linked to, as the usual readers of Markdown make it."""
-    plain = re.sub(r"[`*]|\{#[^}]*\}", "", title).strip().lower()
-    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")

@@ -396,18 +396,13 @@ def ledger_of(
     )
 
 
-def counts_of(lines: Iterable[Line], k: int) -> Mapping[str, int]:
-    """Count the findings that iteration k was given, by what became of them, and new ones."""
-    mine = [one for line in lines for one in line.entries if one.k == k]
-    given = {"given": sum(one.given for one in mine)}
-    return given | {fate: sum(one.fate == fate for one in mine) for fate in FATES}
-
-
 def counted_words(lines: Iterable[Line], k: int) -> str:
     """`3 findings given: 2 fixed, 1 still open; 1 new`."""
-    found = counts_of(lines, k)
+    mine = [one for line in lines for one in line.entries if one.k == k]
+    found = {fate: sum(one.fate == fate for one in mine) for fate in FATES}
     fates = f"{found['fixed']} fixed, {found['still open']} still open"
-    return f"{count(found['given'], 'finding')} given: {fates}; {found['new']} new"
+    given = count(sum(one.given for one in mine), "finding")
+    return f"{given} given: {fates}; {found['new']} new"
 
 
 def _known(made: Iterable[Made]) -> dict[str, dict[str, tuple[str, str]]]:
@@ -415,7 +410,9 @@ def _known(made: Iterable[Made]) -> dict[str, dict[str, tuple[str, str]]]:
     words: dict[str, frozenset[str]] = {}
     known: dict[str, dict[str, tuple[str, str]]] = {}
     for one in made:
-        found = _keyed(one.findings)
+        found = dict[str, tuple[str, str]]()
+        for name, text, severity in one.findings.named():
+            found.setdefault(_key(name), (text, severity))
         defects = {_key(defect.summary) for defect in one.findings.defects}
         taken, names = set(found), dict[str, str]()
         for key in found:
@@ -433,11 +430,3 @@ def _known(made: Iterable[Made]) -> dict[str, dict[str, tuple[str, str]]]:
 
 def _key(name: str) -> str:
     return one_line(name).casefold()[:SAME]
-
-
-def _keyed(findings: Findings) -> dict[str, tuple[str, str]]:
-    """Each finding in words and how bad it is, by what it is known by."""
-    kept: dict[str, tuple[str, str]] = {}
-    for name, text, severity in findings.named():
-        kept.setdefault(_key(name), (text, severity))
-    return kept

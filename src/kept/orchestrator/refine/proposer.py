@@ -38,7 +38,6 @@ from kept.orchestrator.refine.attempt import (
     made_of,
     main_words,
 )
-from kept.orchestrator.run_folder.read import SeedDefect
 from kept.orchestrator.runner import AgentRunner
 from kept.orchestrator.state import Assignment
 
@@ -70,13 +69,17 @@ def brief_text(findings: Findings, broke: Sequence[str] = ()) -> str:
 
     `broke` says what an attempt since then has made worse, where this one starts before it.
     """
-    head = [*_OPENING, *_standing(findings)]
+    head = [*_OPENING]
+    if findings.loss is not None:
+        head.append(f"Prior loss: {findings.loss:.3f} (lower is better)")
+        head += [f"  {name}: {value:g}" for name, value in findings.signals.items()]
+    worst_first = sorted(findings.defects, key=lambda one: _RANK.get(one.severity.lower(), 2))
     parts = [
         _section(
             "Defects that critics found:",
             [
-                f"[{one.severity}] {one.summary}{_at(one.evidence)}"
-                for one in _worst_first(findings)
+                f"[{one.severity}] {one.summary}" + (f" ({one.evidence})" if one.evidence else "")
+                for one in worst_first
             ],
         ),
         _section(
@@ -91,21 +94,6 @@ def brief_text(findings: Findings, broke: Sequence[str] = ()) -> str:
     ]
     room = MOST_LINES - len(head) - len(_CLOSING)
     return "\n".join([*head, *_fitted([one for one in parts if one], room), *_CLOSING])
-
-
-def _standing(findings: Findings) -> list[str]:
-    if findings.loss is None:
-        return []
-    rows = [f"Prior loss: {findings.loss:.3f} (lower is better)"]
-    return rows + [f"  {name}: {value:g}" for name, value in findings.signals.items()]
-
-
-def _worst_first(findings: Findings) -> list[SeedDefect]:
-    return sorted(findings.defects, key=lambda one: _RANK.get(one.severity.lower(), 2))
-
-
-def _at(evidence: str) -> str:
-    return f" ({evidence})" if evidence else ""
 
 
 def _section(title: str, rows: Sequence[str]) -> list[str]:
@@ -178,17 +166,14 @@ def parse_pair(text: str, flag: str) -> ModelPair:
         )
     manager, _, worker = text.partition(":")
     if ":" in worker:
-        ways = ", or ".join(f"`{one}` and `{two}`" for one, two in _ways(text))
+        parts = text.split(":")
+        splits = ((":".join(parts[:n]), ":".join(parts[n:])) for n in range(1, len(parts)))
+        ways = ", or ".join(f"`{one}` and `{two}`" for one, two in splits)
         raise SetupError(
             f"`{flag} {text}` can be read in several ways: {ways}",
             hint=f"write `{flag} manager=...,worker=...`, where names may hold colons",
         )
     return ModelPair(manager.strip(), worker.strip())
-
-
-def _ways(text: str) -> list[tuple[str, str]]:
-    parts = text.split(":")
-    return [(":".join(parts[:n]), ":".join(parts[n:])) for n in range(1, len(parts))]
 
 
 def _named(text: str, flag: str) -> ModelPair:
@@ -283,7 +268,11 @@ class Rerun:
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """Run once, from the best so far; what it left is proposed."""
         found = all_made(self.seed, brief.closed)
-        if (before := _ran_before(brief)) is not None:
+        # an iteration that ran and could not be judged is judged again
+        turn = (RERUN, brief.turn.number)
+        same = (step for step in brief.closed if (step.turn.proposer, step.turn.number) == turn)
+        before = next((one.candidate for one in same if one.proposal and one.candidate), None)
+        if before is not None:
             return _proposed(found[before], brief)
         made = list(found.values())
         best = made_of(brief.incumbent.texts) if self.raced else best_of(made)
@@ -352,13 +341,6 @@ class Rerun:
         return run, ran.files
 
 
-def _ran_before(brief: Brief) -> str | None:
-    """What this iteration left, where it ran and nobody could judge it: it is judged again."""
-    turn = (RERUN, brief.turn.number)
-    same = (step for step in brief.closed if (step.turn.proposer, step.turn.number) == turn)
-    return next((step.candidate for step in same if step.proposal and step.candidate), None)
-
-
 def _proposed(new: Made, brief: Brief) -> Proposal:
     held = brief.incumbent.texts
     edits = [Write(path, text) for path, text in new.texts().items() if held.get(path) != text]
@@ -385,13 +367,9 @@ def made_by(run: AgentRun, files: Mapping[str, bytes], tier: str | None) -> Made
 
 def broke_by(start: Made, last: Made, closed: Sequence[ClosedStep]) -> tuple[str, ...]:
     """Losses of the last attempt against the start of this one, or why it left nothing."""
-    return (*broken_since(start, last), *_nothing_left(closed))
-
-
-def _nothing_left(closed: Sequence[ClosedStep]) -> tuple[str, ...]:
-    """The reason why the attempt before left nothing; empty where it left something."""
-    last = closed[-1] if closed else None
-    return (last.skip.why,) if last is not None and last.skip and left_nothing(last) else ()
+    step = closed[-1] if closed else None
+    nothing = (step.skip.why,) if step is not None and step.skip and left_nothing(step) else ()
+    return (*broken_since(start, last), *nothing)
 
 
 def broken_since(start: Made, last: Made) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from kept.core.score import Evaluation, Tally
 from kept.evaluators.tools.files import OUTPUT, SharedFiles
 from kept.orchestrator.budget import Ledger, Metered
 from kept.orchestrator.checks.base import Submission
-from kept.orchestrator.checks.chain import Judged, judge
+from kept.orchestrator.checks.chain import judge
 from kept.orchestrator.completion import criticise
 from kept.orchestrator.loss import Signals, loss_of
 from kept.orchestrator.record import Critique, Delegation, Evaluated, Subtask
@@ -73,7 +73,9 @@ class Reading:
             budget_remaining=1.0,
             status="complete" if judged.complete else "partial",
         )
-        return Rollout(output=_words(said, judged), metrics=measures_of(loss_of(signals).parts()))
+        refused = "" if judged.complete else f"; {judged.outcomes[-1].check} refuses it"
+        words = f"critic {said.score:g}: {said.summary}{refused}"
+        return Rollout(output=words, metrics=measures_of(loss_of(signals).parts()))
 
     async def close(self) -> None:
         """Let go of what iterations were run with."""
@@ -83,7 +85,8 @@ class Reading:
         self, files: Mapping[str, bytes], case: Case, scope: Metered
     ) -> Critique | Failure:
         written = {f"{OUTPUT}/{path}": data for path, data in files.items()}
-        subtask = Subtask(id=_WHO, description=self.task, success_criteria=_criteria(case))
+        criteria = (case.data,) if isinstance(case.data, str) else ()
+        subtask = Subtask(id=_WHO, description=self.task, success_criteria=criteria)
         errand = Errand(
             delegation=Delegation(worker_id=_WHO, subtask_id=_WHO, instructions=_HANDED_OVER),
             subtask=subtask,
@@ -129,15 +132,6 @@ def _readers_own(failure: Failure) -> Failure:
         tried=failure.tried or failure.blame == "candidate",
         scoring=True,
     )
-
-
-def _criteria(case: Case) -> tuple[str, ...]:
-    return (case.data,) if isinstance(case.data, str) else ()
-
-
-def _words(said: Critique, judged: Judged) -> str:
-    refused = "" if judged.complete else f"; {judged.outcomes[-1].check} refuses it"
-    return f"critic {said.score:g}: {said.summary}{refused}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,7 +357,8 @@ class Told:
     def __init__(self, state: State, made: Mapping[str, Made]) -> None:
         self.state = state
         self.made = made
-        self.raced = raced(state)
+        # deliverables are read several times, and not believed at once
+        self.raced = state.fact("gate") != "follow"
         self.attempts = [self._measured(one) for one in attempts(reruns(state))]
 
     @property
@@ -426,11 +427,6 @@ class Told:
     def _fell(self) -> bool:
         seed, best = self.readings(self.state.seed), self.readings(self.state.best)
         return seed is not None and best is not None and best.loss < seed.loss
-
-
-def raced(state: State) -> bool:
-    """Whether deliverables are read several times, and not believed at once."""
-    return state.fact("gate") != "follow"
 
 
 def stop_name(kind: str, message: str) -> str:

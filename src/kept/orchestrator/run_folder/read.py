@@ -97,18 +97,6 @@ def workspaces(folder: Path) -> Iterator[Path]:
     yield from list(whole.parents)[:HEIGHT]
 
 
-def events_path(folder: Path, run_id: str) -> Path | None:
-    """The events of a run: of its workspace, else beside its other files; None without any."""
-    found = (place / "logs" / run_id / "events.jsonl" for place in workspaces(folder))
-    return next((path for path in (*found, folder / "events.jsonl") if path.is_file()), None)
-
-
-def evaluation_path(folder: Path, run_id: str) -> Path | None:
-    """What the evaluation of a run was told and found; None where nothing says."""
-    found = (place / "data" / "evaluation" / f"{run_id}.json" for place in workspaces(folder))
-    return next((path for path in found if path.is_file()), None)
-
-
 class Delivered:
     """The files that a run left, by path below one folder."""
 
@@ -140,7 +128,10 @@ def _places(folder: Path, run_id: str) -> Iterator[tuple[Path, bool]]:
     yield folder / FINAL, False
     whole = folder.resolve()
     above = _holders(whole)
-    alone = not above or _runs_in(whole.parent) == 1
+    alone = not above
+    if above:
+        runs = [one for one in whole.parent.iterdir() if one.is_dir()]
+        alone = sum(not one.name.startswith(".") for one in runs) == 1
     outputs = [place / "output" for place in (whole, *above)]
     for output in outputs:
         if alone or output.parent == whole:
@@ -160,10 +151,6 @@ def _holders(run: Path) -> list[Path]:
         return []
     workspace = run.parent.parent
     return [workspace, workspace.parent] if workspace.name == "workspace" else [workspace]
-
-
-def _runs_in(folder: Path) -> int:
-    return sum(1 for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
 
 
 def files_below(folder: Path, *, loose: bool = False) -> dict[str, Path]:
@@ -262,6 +249,9 @@ def read_run(folder: Path) -> FinishedRun:
     manifest = read_object(folder / "run_manifest.json") or {}
     run_id = text_in(done.get("run_id")) or text_in(manifest.get("run_id")) or folder.name
     per_metric, thresholds = _measures(folder, run_id, done)
+    final = part(done, "final_budget")
+    elapsed = ("wall_time_elapsed_s", "elapsed_s", "observed_wall_time", "wall_time_s")
+    seconds = first_number(below(final, "wall_time", "elapsed_s"), *map(final.get, elapsed))
     models = [part(manifest, "models"), part(done, "models"), part(done, "config_used")]
     return FinishedRun(
         folder=folder,
@@ -273,8 +263,8 @@ def read_run(folder: Path) -> FinishedRun:
         refusals=tuple(_refusals(folder, run_id)),
         per_metric=per_metric,
         thresholds=thresholds,
-        caps=_caps(part(done, "final_budget"), part(manifest, "budget")),
-        observed_seconds=_observed(part(done, "final_budget")),
+        caps=_caps(final, part(manifest, "budget")),
+        observed_seconds=seconds or 0.0,
         manager=_model(models, "manager", "model", "manager_model"),
         worker=_model(models, "worker", "worker_model"),
         parent_run_id=text_in(done.get("parent_run_id")) or None,
@@ -293,25 +283,23 @@ def read_signals(folder: Path) -> Signals:
     rows = list(read_rows(folder / "metrics.jsonl"))
     most = first_number(below(done, "config_used", "max_rejected_completions"))
     left = first_number(below(done, "final_budget", "budget_remaining_pct"))
+    if "critique" in done or "critique_score" in done:
+        # a run that says it has none was not judged, whatever came before
+        critique = first_number(below(done, "critique", "score"), done.get("critique_score"))
+    else:
+        critique = mean_of(rows, "metric.critique")
     return Signals(
         eval_score=first_number(
             below(done, "eval", "score"),
             below(done, "evaluation", "score"),
             mean_of(rows, "metric.eval"),
         ),
-        critique_score=_critique_score(done, rows),
+        critique_score=critique,
         rejections=len(list(_counted(rows))),
         max_rejections=int(most) if most and most > 0 else 2,
         budget_remaining=None if left is None else min(100.0, max(0.0, left)) / 100,
         status=text_in(done.get("status")),
     )
-
-
-def _critique_score(done: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> float | None:
-    """Of what the run left; a run that says it has none was not judged, whatever came before."""
-    if "critique" in done or "critique_score" in done:
-        return first_number(below(done, "critique", "score"), done.get("critique_score"))
-    return mean_of(rows, "metric.critique")
 
 
 def _counted(rows: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -353,7 +341,9 @@ def gate_name(value: object) -> str:
 
 
 def _refusals(folder: Path, run_id: str) -> Iterator[Refusal]:
-    path = events_path(folder, run_id)
+    # of its workspace, else beside its other files
+    events = (place / "logs" / run_id / "events.jsonl" for place in workspaces(folder))
+    path = next((one for one in (*events, folder / "events.jsonl") if one.is_file()), None)
     once = Once()
     for row in read_rows(path) if path else ():
         fields = part(row, "fields")
@@ -391,7 +381,8 @@ def _measures(
     folder: Path, run_id: str, done: Mapping[str, Any]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """What was measured and what was wanted, by metric."""
-    path = evaluation_path(folder, run_id)
+    evaluations = (one / "data" / "evaluation" / f"{run_id}.json" for one in workspaces(folder))
+    path = next((one for one in evaluations if one.is_file()), None)
     own = part(done, "evaluation")
     beside = (read_object(path) or {}) if path else {}
     final = _scores(below(beside, "final_result", "metric_scores"))
@@ -445,12 +436,6 @@ def _caps(final: Mapping[str, Any], manifest: Mapping[str, Any]) -> Caps:
         for axis, (nested, flat) in _AXES.items()
     }
     return Caps(**{axis: int(value or 0) for axis, value in found.items()})
-
-
-def _observed(final: Mapping[str, Any]) -> float:
-    names = ("wall_time_elapsed_s", "elapsed_s", "observed_wall_time", "wall_time_s")
-    flat = [final.get(name) for name in names]
-    return first_number(below(final, "wall_time", "elapsed_s"), *flat) or 0.0
 
 
 def _model(places: list[Mapping[str, Any]], *names: str) -> str:

@@ -65,7 +65,9 @@ def metrics_of(run: AgentRun) -> Iterator[Row]:
     for one in run.iterations:
         at = {"ts": stamp(run.started + one.ended), "iteration": one.number}
         if one.budget is not None:
-            stands = budget_stands(one.budget, _limits_at(run, one.number))
+            # a limit that ended the run in this turn may have been raised since
+            later = [more.before for more in run.raised if one.number <= more.after]
+            stands = budget_stands(one.budget, later[0] if later else run.limits)
             yield {**at, "kind": "metric.budget", **stands}
         yield from ({**at, "kind": "metric.critique", **row} for row in _mean_critique(one))
         for check in one.checks:
@@ -77,7 +79,10 @@ def metrics_of(run: AgentRun) -> Iterator[Row]:
                 "reason": check.reason[:500],
             }
     if run.evaluation is not None:
-        measured = _evaluated_at(run)
+        # the last turn in which a completion came as far as its evaluation
+        turns = reversed(run.iterations)
+        came = (one for one in turns if any(check.check == "eval" for check in one.checks))
+        measured = next(came, None)
         yield {
             "ts": stamp(run.started + measured.ended if measured else run.ended or run.started),
             "kind": "metric.eval",
@@ -87,18 +92,6 @@ def metrics_of(run: AgentRun) -> Iterator[Row]:
             "action": run.evaluation.action,
             "metric_scores": dict(run.evaluation.per_metric),
         }
-
-
-def _limits_at(run: AgentRun, number: int) -> Limits:
-    """What the run had in a turn: a limit that ended it may have been raised since."""
-    later = (more.before for more in run.raised if number <= more.after)
-    return next(later, run.limits)
-
-
-def _evaluated_at(run: AgentRun) -> Iteration | None:
-    """The last turn in which a completion came as far as its evaluation."""
-    came = [one for one in run.iterations if any(check.check == "eval" for check in one.checks)]
-    return came[-1] if came else None
 
 
 def _mean_critique(one: Iteration) -> Iterator[Row]:
@@ -273,12 +266,15 @@ def run_files(run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> dict
 def completion_of(run: AgentRun) -> dict[str, Any]:
     """`run_completion.json`: what the source writes, then what it reads and does not write."""
     evaluation, critique = run.evaluation, run.critique
+    budget = run.budget or BudgetSnapshot(
+        used=Used(), remaining=1.0, scarcest="loops", phase="ample"
+    )
     return {
         "run_id": run.run_id,
         "status": run.status,
         "reason": run.reason,
         "total_iterations": len(run.iterations),
-        "final_budget": _final_budget(run),
+        "final_budget": budget_stands(budget, run.limits),
         "completed": run.status == "complete",
         "parent_run_id": run.parent_run_id,
         "tags": list(run.tags),
@@ -303,14 +299,6 @@ def completion_of(run: AgentRun) -> dict[str, Any]:
         "final_result": dict(run.final_result),
         "deliverables": [asdict(one) for one in run.deliverables],
     }
-
-
-def _final_budget(run: AgentRun) -> dict[str, Any]:
-    most = run.limits
-    stands = run.budget or BudgetSnapshot(
-        used=Used(), remaining=1.0, scarcest="loops", phase="ample"
-    )
-    return budget_stands(stands, most)
 
 
 def _caps(limits: Limits) -> dict[str, Any]:
@@ -367,7 +355,9 @@ def _iteration(run: AgentRun, one: Iteration) -> Iterator[tuple[str, dict[str, A
     said = [d for d in one.delegations if d.critique is not None]
     if said:
         rows = [_critique(d.worker_id, d.critique) for d in said if d.critique is not None]
-        patterns = _patterns(said)
+        # patterns that critics would use again, by worker
+        named = {d.worker_id: d.critique.reusable_patterns for d in said if d.critique is not None}
+        patterns = {worker: list(found) for worker, found in named.items() if found}
         summary: dict[str, Any] = {"patterns": patterns, **_repairs(run, one.number)}
         yield "critique.json", {"critiques": rows, "summary": summary}
     if one.checks:
@@ -378,17 +368,16 @@ def _iteration(run: AgentRun, one: Iteration) -> Iterator[tuple[str, dict[str, A
     if one.budget is not None:
         yield "budget_snapshot.json", asdict(one.budget)
     for d in one.delegations:
-        base = f"delegations/{_name(d.worker_id)}"
+        # a model chose the name of a worker, and a folder has to have it
+        safe = is_safe_path(d.worker_id) and "/" not in d.worker_id
+        base = f"delegations/{d.worker_id if safe else _ODD.sub('_', d.worker_id) or '_'}"
         yield f"{base}/envelope.json", _envelope(d)
-        yield f"{base}/result.json", _result(d)
+        failed = d.failure and {"kind": d.failure.kind, "message": d.failure.message}
+        result = None if d.result is None else dict(d.result)
+        told = {"result": result, "confidence": d.confidence, "failure": failed}
+        yield f"{base}/result.json", told
         if d.critique is not None:
             yield f"{base}/critique.json", _critique(d.worker_id, d.critique)
-
-
-def _patterns(said: Sequence[Delegation]) -> dict[str, list[str]]:
-    """What critics would use again, by worker."""
-    found = {d.worker_id: d.critique.reusable_patterns for d in said if d.critique is not None}
-    return {worker: list(patterns) for worker, patterns in found.items() if patterns}
 
 
 def _gate(run: AgentRun, at: Iteration, one: CheckOutcome) -> dict[str, Any]:
@@ -400,17 +389,6 @@ def _gate(run: AgentRun, at: Iteration, one: CheckOutcome) -> dict[str, Any]:
         "reason": one.reason,
         "findings": [asdict(finding) for finding in one.findings],
     }
-
-
-def _name(worker: str) -> str:
-    """The name of a worker, which a model chose, as that of a folder."""
-    return worker if is_safe_path(worker) and "/" not in worker else _ODD.sub("_", worker) or "_"
-
-
-def _result(d: Delegation) -> dict[str, Any]:
-    failed = d.failure and {"kind": d.failure.kind, "message": d.failure.message}
-    result = None if d.result is None else dict(d.result)
-    return {"result": result, "confidence": d.confidence, "failure": failed}
 
 
 def _envelope(d: Delegation) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """An agent run: one task, one execution of one runner, and nothing that is proposed or kept."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -43,7 +43,7 @@ from kept.recipes.agent_run.spec import AgentRunSpec
 from kept.recipes.base import Compiled
 from kept.recipes.task.make_coding_agent import hash_of
 from kept.sandbox.workspace import Scratch
-from kept.spec.source import Source, read_source, source_of
+from kept.spec.source import read_source, source_of
 from kept.spec.validate import validate
 from kept.store.home import Home
 from kept.store.reader import Run
@@ -121,9 +121,19 @@ def compile_agent_run(
     watched = watched or Watched()
     folder = Path(asked.folder)
     home = Home.find(folder)
-    source = _source(asked)
+    if asked.config is None:
+        source = source_of(folder / "(command line)", "{}", asked.settings)
+    else:
+        source = read_source(folder / asked.config, asked.settings)
     spec = validate(source, AgentRunSpec)
-    target, task_views = _task_of(asked)
+    # the task of an experiment that it is a run of, and what tells that of it; mostly nothing
+    target = ""
+    views: tuple[Callable[[Journal], Sink], ...] = ()
+    if asked.tags:
+        from kept.recipes.agent_run.experiment_run import targets_in, task_views
+
+        target = next(iter(targets_in(asked.tags)), "")
+        views = task_views(folder, asked.tags)
     texts = run_texts(source, home, before.texts if before else None, target=target)
     source.check()
     assert spec is not None, "a spec without problems is one"
@@ -173,7 +183,7 @@ def compile_agent_run(
         budget=Budget(),
         tries_one=False,
         probes=probes_of(endpoints_of(spec, configs)),
-        views=(RunFolder, *task_views),
+        views=(RunFolder, *views),
         inputs={
             "prompts": hash_of(dict(texts.prompts)),
             "budget": budget,
@@ -181,16 +191,9 @@ def compile_agent_run(
         },
         facts={AGENT_RUN: asdict(asked), "description": asked.task[:200]},
     )
-    return Compiled(plan, _warnings(configs, found.left_out))
-
-
-def _task_of(asked: Asked) -> tuple[str, tuple[Callable[[Journal], Sink], ...]]:
-    """The task of an experiment that it is a run of, and what tells that of it; mostly nothing."""
-    if not asked.tags:
-        return "", ()
-    from kept.recipes.agent_run.experiment_run import targets_in, task_views
-
-    return next(iter(targets_in(asked.tags)), ""), task_views(Path(asked.folder), asked.tags)
+    odd = found.left_out[:10]
+    left_out = [f"`{name}` is no plain file, and is not given to the run" for name in odd]
+    return Compiled(plan, (*left_out, *unpriced(configs)))
 
 
 def settings_hash(spec: AgentRunSpec, configs: Configs) -> str:
@@ -233,15 +236,3 @@ class Halting:
     async def close(self) -> None:
         """Let go."""
         await self.runner.close()
-
-
-def _source(asked: Asked) -> Source:
-    folder = Path(asked.folder)
-    if asked.config is None:
-        return source_of(folder / "(command line)", "{}", asked.settings)
-    return read_source(folder / asked.config, asked.settings)
-
-
-def _warnings(configs: Configs, left_out: Sequence[str]) -> tuple[str, ...]:
-    told = [f"`{name}` is no plain file, and is not given to the run" for name in left_out[:10]]
-    return (*told, *unpriced(configs))

@@ -82,14 +82,11 @@ def _brief(task: Task, both: "dict[str, dict[str, bytes]]") -> str:
     ]
     if both[REFERENCE]:
         rows += ["", f"To look at, in `input/{REFERENCE}/`:"]
-        rows += [_reference(path, data) for path, data in both[REFERENCE].items()]
+        for path, data in both[REFERENCE].items():
+            head = one_line(data[: 4 * _HEAD].decode("utf-8", "replace"), _HEAD)
+            rows.append(f"  - {path} ({len(data)} bytes): {head}")
     rows += ["", "The task says what is to be different. Leave the rest as it is."]
     return "\n".join(rows)
-
-
-def _reference(path: str, data: bytes) -> str:
-    head = one_line(data[: 4 * _HEAD].decode("utf-8", "replace"), _HEAD)
-    return f"  - {path} ({len(data)} bytes): {head}"
 
 
 def task_views(folder: Path, tags: Sequence[str]) -> tuple[Callable[[Journal], Sink], ...]:

@@ -47,7 +47,7 @@ from kept.orchestrator.prompt_registry import OF_EXPERIMENT, PromptRegistry, reg
 from kept.orchestrator.record import Limits, Models
 from kept.orchestrator.toolkit import ROLES, Kit, Works, own_artifacts, own_prompts
 from kept.orchestrator.workers import ChatWorker
-from kept.recipes.agent_run.spec import AgentRunSpec, PhaseSpec, RunBudgetSpec
+from kept.recipes.agent_run.spec import AgentRunSpec, RunBudgetSpec
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.command import Command, Exit, View
 from kept.sandbox.tree_copies import LEFT_OUT
@@ -183,10 +183,20 @@ def kit_of(
     # one connection for each: a script that all are asked of goes on from one to the other
     models = {config: connect_uncached(config) for config in dict.fromkeys(named)}
     rooms = [room for one in (configs.manager, configs.critic) if (room := room_of(one))]
+    worker = configs.worker.name
+    phases = (
+        DeterministicPhase(
+            name=one.name,
+            command=one.command,
+            seconds=one.seconds,
+            invariants=tuple(Invariant(**each.model_dump()) for each in one.invariants),
+        )
+        for one in spec.phases
+    )
     return Kit(
         models=Models(
             manager=configs.manager.name,
-            worker=_worker_name(spec, configs),
+            worker=f"{spec.worker_agent}:{worker}" if spec.worker_agent else worker,
             critic=configs.critic.name,
         ),
         manager=models[configs.manager],
@@ -198,16 +208,11 @@ def kit_of(
         limits=limits,
         clock=SystemClock(),
         prompts={},
-        phases=tuple(map(phase_of, spec.phases)),
+        phases=tuple(phases),
         runs_on=runs_on(bench) if spec.phases else None,
         says_tools=spec.plan_tools == "required",
         room=min(rooms) if rooms else None,
     )
-
-
-def _worker_name(spec: AgentRunSpec, configs: Configs) -> str:
-    name = configs.worker.name
-    return f"{spec.worker_agent}:{name}" if spec.worker_agent else name
 
 
 def _works(
@@ -254,14 +259,6 @@ def beside(bench: Bench, files: Mapping[str, bytes]) -> Runs:
         return await scope.call(request, Ran, do, 0.0)
 
     return run
-
-
-def phase_of(spec: PhaseSpec) -> DeterministicPhase:
-    """A phase, by our names."""
-    invariants = tuple(Invariant(**one.model_dump()) for one in spec.invariants)
-    return DeterministicPhase(
-        name=spec.name, command=spec.command, seconds=spec.seconds, invariants=invariants
-    )
 
 
 def runs_on(bench: Bench) -> RunsOn:
@@ -340,7 +337,11 @@ def run_texts(
     # at use: it takes longer to import than most runs need for all else, and few have a folder
     from kept.recipes.task.prompts import read_prompt
 
-    _check_names(source, folder, loc)
+    for path in sorted(folder.glob("*.md")):
+        if path.stem not in RUN:
+            near = get_close_matches(path.stem, RUN, n=1)
+            hint = f"did you mean `{near[0]}.md`?" if near else f"there are {', '.join(RUN)}"
+            source.report(loc, f"`{path.name}` is no prompt of an agent run", hint)
     for name in RUN:
         path = folder / f"{name}.md"
         text = read_prompt(source, loc, f"{given}/{name}.md", name) if path.is_file() else None
@@ -349,14 +350,6 @@ def run_texts(
             files.add(name)
     assert set(prompts) == set(ROLES), "no other prompt is asked for"
     return RunTexts(prompts, artifacts, frozenset(files))
-
-
-def _check_names(source: Source, folder: Path, loc: Loc) -> None:
-    for path in sorted(folder.glob("*.md")):
-        if path.stem not in RUN:
-            near = get_close_matches(path.stem, RUN, n=1)
-            hint = f"did you mean `{near[0]}.md`?" if near else f"there are {', '.join(RUN)}"
-            source.report(loc, f"`{path.name}` is no prompt of an agent run", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +381,8 @@ def find_inputs(folder: Path, inputs: Sequence[str], never: Sequence[Path] = ())
             if name in files:
                 hint = "rename one of them, or give the folder that both are in"
                 raise SetupError(f"two inputs would be `input/{name}`", hint=hint)
-            if _is_plain(path):
+            # a link may lead anywhere, and a pipe has no end
+            if stat.S_ISREG(path.lstat().st_mode):
                 files[name] = path
             else:
                 strange.append(name)
@@ -421,11 +415,6 @@ def _files(given: Path, apart: set[Path]) -> Iterator[tuple[str, Path]]:
         for name in sorted([*names, *links]):
             path = here / name
             yield f"{given.name}/{path.relative_to(given).as_posix()}", path
-
-
-def _is_plain(path: Path) -> bool:
-    # a link may lead anywhere, and a pipe has no end
-    return stat.S_ISREG(path.lstat().st_mode)
 
 
 def _check_size(files: dict[str, Path]) -> None:

@@ -404,7 +404,12 @@ class _Making:
 
     def _source(self, pair: ModelPair) -> Source:
         """A file, with the models of flags over it, and those of the seed run below it."""
-        settings = [one for who in self._who(pair) for one in _named(who.role, who.name)]
+        settings: list[str] = []
+        for who in self._who(pair):
+            # an agent CLI that worked is named with its model
+            cli, model = parted(who.role, who.name)
+            settings += [f"worker_agent={cli}"] if cli else []
+            settings.append(f"models.{who.role}={model}")
         return self._read((*self._asked.settings, *settings))
 
     def _who(self, pair: ModelPair) -> list[Who]:
@@ -426,9 +431,3 @@ class _Making:
 
 
 _TIERS: tuple[Tier, ...] = ("low", "mid", "high")
-
-
-def _named(role: str, name: str) -> list[str]:
-    """What a file would say for a model; an agent CLI that worked is named with its model."""
-    cli, model = parted(role, name)
-    return [*([f"worker_agent={cli}"] if cli else []), f"models.{role}={model}"]

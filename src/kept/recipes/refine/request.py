@@ -171,7 +171,11 @@ def races(asked: Refinement, reading: Reading) -> Judging:
     # as much money as an iteration has, for all readings together
     usd = reading.kit.limits.usd if asked.readings_usd is None else asked.readings_usd
     budget = Budget(max_rollouts_usd=usd)
-    return Judging(gate, cases, reading, objective, _measure(reading, cases), budget)
+    # readings by this critic, about these criteria
+    critic = reading.kit.models.critic or reading.kit.models.manager
+    about = [[case.id, case.data] for case in cases.holdout]
+    measure = f"{RACE}:{hash_of([critic, about])}"
+    return Judging(gate, cases, reading, objective, measure, budget)
 
 
 def with_more(asked: Refinement, settings: tuple[str, ...], before: float | None) -> Refinement:
@@ -192,13 +196,6 @@ def with_more(asked: Refinement, settings: tuple[str, ...], before: float | None
         hint = "give what they may cost together, in US dollars"
         raise SetupError(f"`{MAX_USD}` of readings cannot be taken away", hint=hint)
     return replace(asked, readings_usd=spec.budget.max_usd)
-
-
-def _measure(reading: Reading, cases: Cases) -> str:
-    """Readings by this critic, about these criteria."""
-    models = reading.kit.models
-    about = [[case.id, case.data] for case in cases.holdout]
-    return f"{RACE}:{hash_of([models.critic or models.manager, about])}"
 
 
 def criteria(asked: Refinement) -> Cases:
@@ -307,20 +304,17 @@ def _session_files(run: Run, told: Told) -> Iterator[tuple[Path, bytes]]:
         place = replace(place, seed_loss=read_run(seed).loss.total)
     ended = run.events[-1].t if isinstance(run.events[-1], RunStopped) else None
     session = session_bytes(session_of(place, told, ended))
-    for path in _session_paths(asked, seed):
-        yield path, session
+    if asked.target:
+        folder = sessions_of(asked.task)
+        yield folder / asked.session / SESSION, session
+        yield folder / f"{asked.session}.json", session
+    else:
+        yield seed / SESSIONS / f"{asked.session}.json", session
     if told.best_iter and not asked.target:
         best = best_files(winner_of(place, told), told.best.files)
         name = manifest_name(told.best.files)
         if _is_ours(seed / BEST, name, best, (asked.session, told.best.run_id)):
             yield from ((seed / BEST / path, data) for path, data in best.items())
-
-
-def _session_paths(asked: Refinement, seed: Path) -> Sequence[Path]:
-    if not asked.target:
-        return (seed / SESSIONS / f"{asked.session}.json",)
-    folder = sessions_of(asked.task)
-    return folder / asked.session / SESSION, folder / f"{asked.session}.json"
 
 
 def _is_ours(place: Path, name: str, best: Mapping[str, bytes], names: Sequence[str]) -> bool:

@@ -256,8 +256,13 @@ def compile_suite(
     epochs = asked.epochs or read.spec.epochs
     # one that goes on has the rule that it began with, whatever the file says by now
     rollback = (began or read.spec.gate) == ROLLBACK
-    optimizer = _optimizer(read, making)
-    configs = {} if making.runners is not None else _configs(read, optimizer[1])
+    model, config = _optimizer(read, making)
+    request = ModelRequest((), max_tokens=config.max_tokens if config else None)
+    ask = Asked(model, request, room_of(config) if config else None)
+    configs = {} if making.runners is not None else _configs(read, config)
+    runs = [one for c in configs.values() for one in endpoints_of(read.spec.run, c)]
+    # no text may copy a task, not even one that proposers are shown
+    secret = Cases(holdout=read.cases.holdout) if read.shared else read.cases
     scratch, stop = Scratch(), Stop()
     make = making.runners or partial(_runners, scratch=scratch, configs=configs)
     train = len(read.cases.train)
@@ -269,35 +274,33 @@ def compile_suite(
         runner=ByTask(make(read, stop), scratch.close, stop),
         scorer=FoundScorer(),
         objective=Objective(LOSS, "minimize"),
-        proposers=(_proposer(read, *optimizer, halves=rollback),),
+        proposers=(Update(asked=ask, told=read.told, step=read.spec.step, halves=rollback),),
         schedule=Epochs(cases=train, epochs=epochs, batch=max(1, train), proposer=UPDATE),
         gate=_gate(read, rollback=rollback),
-        guards=(EmptyGuard(), copy_guard(_tasks(read))),
+        guards=(EmptyGuard(), copy_guard(secret)),
         budget=Budget(**read.spec.budget.model_dump()),
         workers=read.spec.workers,
         random_seed=read.spec.random_seed,
-        priced=not all(is_free(one) for one in _models(configs, optimizer[1])),
+        priced=not all(is_free(one) for one in _models(configs, config)),
         dear=True,
-        probes=probes_of(_endpoints(read, configs), [("optimizer", optimizer[1])]),
-        inputs=_inputs(read, configs, optimizer[0].name),
+        probes=probes_of(runs, [("optimizer", config)]),
+        inputs=_inputs(read, configs, model.name),
         facts=_facts(read, asked, epochs, overrides),
     )
     plan = with_race(replace(plan, inputs={**plan.inputs, "gate": hash_of(repr(plan.gate))}))
+    tasks = [one.model_dump(mode="json", exclude_defaults=True) for one in read.spec.tasks]
+    name = read.spec.name
+    suite = Suite(id=hash_of([name, tasks]), name=name, tasks=tasks, baseline=read.baseline())
     optimized = Optimized(
         registry=read.registry,
-        suite=_suite(read),
+        suite=suite,
         metric=LOSS,
         seed=plan.seed.texts,
         named=read.spec.baseline_artifacts.keys(),
         place=place[1] if place else None,
     )
     plan = replace(plan, views=(partial(EpochsView, optimized),))
-    return Compiled(plan, tuple(_warnings(read, rollback, configs, optimizer[1])))
-
-
-def _tasks(read: ReadSuite) -> Cases:
-    """What no text may copy: every task, also those that proposers are shown."""
-    return Cases(holdout=read.cases.holdout) if read.shared else read.cases
+    return Compiled(plan, tuple(_warnings(read, rollback, configs, config)))
 
 
 def _gate(read: ReadSuite, *, rollback: bool) -> Gate:
@@ -326,13 +329,6 @@ def _optimizer(read: ReadSuite, making: Making) -> tuple[Model, ModelConfig | No
     return connect_role("optimizer", config), config
 
 
-def _proposer(read: ReadSuite, model: Model, config: ModelConfig | None, *, halves: bool) -> Update:
-    request = ModelRequest((), max_tokens=config.max_tokens if config else None)
-    room = room_of(config) if config else None
-    asked = Asked(model, request, room)
-    return Update(asked=asked, told=read.told, step=read.spec.step, halves=halves)
-
-
 def spec_of(read: ReadSuite, task: SuiteTaskSpec) -> AgentRunSpec:
     """How one task is run: as all are, with what it says itself laid over that."""
     run = read.spec.run
@@ -359,10 +355,6 @@ def _configs(read: ReadSuite, optimizer: ModelConfig | None) -> dict[str, Config
                 message = f"`budget.max_usd` cannot be kept: `{config.name}` has no `{what}`"
                 raise SetupError(message, hint="leave it out, or set `budget.max_rollouts`")
     return found
-
-
-def _endpoints(read: ReadSuite, configs: Mapping[str, Configs]) -> list[ModelConfig]:
-    return [one for c in configs.values() for one in endpoints_of(read.spec.run, c)]
 
 
 def _models(configs: Mapping[str, Configs], optimizer: ModelConfig | None) -> list[ModelConfig]:
@@ -420,12 +412,6 @@ def _inputs(read: ReadSuite, configs: Mapping[str, Configs], optimizer: str) -> 
         "optimizer": hash_of([optimizer, read.spec.step]),
         "files": read.files_hash(),
     }
-
-
-def _suite(read: ReadSuite) -> Suite:
-    tasks = [one.model_dump(mode="json", exclude_defaults=True) for one in read.spec.tasks]
-    name = read.spec.name
-    return Suite(id=hash_of([name, tasks]), name=name, tasks=tasks, baseline=read.baseline())
 
 
 def _facts(

@@ -221,7 +221,10 @@ def read_suite(
     source = read_source(path, overrides)
     home = Home.find(source.folder)
     own = registry_of(home)
-    held = PromptRegistry(registry, _own(own), own.texts) if registry is not None else own
+    held = own
+    if registry is not None:
+        first = {name: own.version(name, 0).content for name in own.names}
+        held = PromptRegistry(registry, first, own.texts)
     spec = validate(source, SuiteSpec)
     _check_names(source)
     _check_splits(source)
@@ -250,10 +253,6 @@ def _prompt(source: Source) -> str:
     from kept.recipes.task.prompts import read_prompt
 
     return read_prompt(source, ("prompt",), given, "update") or ""
-
-
-def _own(registry: PromptRegistry) -> Mapping[str, str]:
-    return {name: registry.version(name, 0).content for name in registry.names}
 
 
 def _baseline(source: Source, registry: PromptRegistry) -> dict[str, str]:
@@ -323,7 +322,10 @@ def _inputs(source: Source, home: Home) -> dict[str, Found]:
 
 def _cases(spec: SuiteSpec, inputs: Mapping[str, Found]) -> tuple[Cases, bool]:
     """The tasks by split; and whether all of them are in two of them."""
-    cases = tuple(Case(one.name, _data(one, inputs[one.name])) for one in spec.tasks)
+    files = {one.name: sorted(inputs[one.name].files) for one in spec.tasks}
+    cases = tuple(
+        Case(one.name, {"task": one.task, "inputs": files[one.name]}) for one in spec.tasks
+    )
     named = {one.name: one.split for one in spec.tasks}
     if any(named.values()):
         parts = (
@@ -335,7 +337,3 @@ def _cases(spec: SuiteSpec, inputs: Mapping[str, Found]) -> tuple[Cases, bool]:
     if ratio is None:
         return Cases(train=cases, holdout=cases), True
     return split_cases(cases, shares_of(ratio), spec.random_seed), False
-
-
-def _data(task: SuiteTaskSpec, found: Found) -> dict[str, object]:
-    return {"task": task.task, "inputs": sorted(found.files)}
