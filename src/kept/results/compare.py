@@ -140,10 +140,13 @@ def _line(label: str, step: ClosedStep | None, minimize: bool) -> Line:
     numbers: Mapping[str, float] = step.verdict.numbers if step else {}
     gain, low, high = (numbers.get(name) for name in ("gain", "low", "high"))
     ends = (_turned(high), _turned(low)) if minimize else (low, high)
+    answer = "open"
+    if step is not None:
+        answer = step.verdict.code if step.verdict.code in ANSWERS else "failed"
     return Line(
         label=label,
         step=step.step if step else None,
-        answer=_answer(step),
+        answer=answer,
         reason="",
         seed_value=numbers.get("seed_value"),
         value=numbers.get("value"),
@@ -153,12 +156,6 @@ def _line(label: str, step: ClosedStep | None, minimize: bool) -> Line:
         numbers=numbers,
         crashed=step is not None and step.verdict.outcome == "crash",
     )
-
-
-def _answer(step: ClosedStep | None) -> str:
-    if step is None:
-        return "open"
-    return step.verdict.code if step.verdict.code in ANSWERS else "failed"
 
 
 def _turned(number: float | None) -> float | None:

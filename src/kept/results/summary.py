@@ -176,12 +176,12 @@ def turns_words(rows: tuple[Turns, ...]) -> str:
 
     Several of them may be in one step that was kept, so these are not the counts of verdicts.
     """
-    return ", ".join(f"{row.proposer} {row.turns} ({_words(row)})" for row in rows)
-
-
-def _words(row: Turns) -> str:
-    kept = f"{row.keeps or 'none'} in what was kept"
-    return f"{kept}, share {row.share_words}" if row.share_words else kept
+    words: list[str] = []
+    for row in rows:
+        share = f", share {row.share_words}" if row.share_words else ""
+        kept = f"{row.keeps or 'none'} in what was kept"
+        words.append(f"{row.proposer} {row.turns} ({kept}{share})")
+    return ", ".join(words)
 
 
 def share_words(shares: Mapping[str, float]) -> str:
@@ -352,6 +352,13 @@ def summary(run: Run) -> Summary:
     assert started is not None, "a run that can be read has started"
     seed_value, best_value = values(state)
     claim = claim_of(state)
+    since = max(0.0, state.sitting[1] - state.sitting[0]) if state.sitting else 0.0
+    proposers = started.facts.get("proposers")
+    sandbox = started.facts.get("sandbox")
+    facts = cast("dict[str, list[object]]", sandbox) if isinstance(sandbox, dict) else {}
+    objective = objective_of(state)
+    # the reasons of the index, which say what failed; those of the state are what proposers see
+    reasons = {row.step: row.reason for row in run.steps}
     return Summary(
         run=run.id,
         folder=run.folder,
@@ -361,21 +368,23 @@ def summary(run: Run) -> Summary:
         status=run.status,
         stopped=state.stopped,
         started=started.t,
-        elapsed=state.elapsed + _since(state),
+        elapsed=state.elapsed + since,
         metric=state.fact("metric") or "score",
-        direction=objective_of(state).direction,
+        direction=objective.direction,
         gate=state.fact("gate"),
-        proposers=_proposers(started.facts.get("proposers")),
+        proposers=tuple(map(str, cast("list[object]", proposers)))
+        if isinstance(proposers, list)
+        else (),
         cases=_numbers(started.facts.get("cases")),
         budget=_numbers(started.facts.get("budget")),
-        not_enforced=_not_enforced(started.facts.get("sandbox")),
+        not_enforced=tuple(map(str, facts.get("not_enforced", ()))),
         functions=tuple(scoring_functions(started.facts.get("scorer"))),
         seed=state.seed,
         best=state.best,
         best_step=state.best_step,
         seed_value=seed_value,
         best_value=best_value,
-        steps=step_lines(run),
+        steps=tuple(_row(step, objective, reasons[step.step]) for step in state.closed),
         open=tuple(step.step for step in state.open),
         leading=_leading(state),
         claim=claim.reason if claim else "",
@@ -388,7 +397,7 @@ def summary(run: Run) -> Summary:
         unmeasured=unmeasured(run, state),
         lost=len(state.lost),
         turns=turns_of(state),
-        comparison=comparison_of(state, {row.step: row.reason for row in run.steps}),
+        comparison=comparison_of(state, reasons),
         spend=journalled_spend(run.folder, state),
     )
 
@@ -405,14 +414,6 @@ def _decided_seed(state: State, otherwise: float | None) -> float | None:
     known = {e.purpose: e.loss for e in state.evaluations.get(state.seed, ()) if e.failed < e.asked}
     loss = known.get("decide", known.get("promote"))
     return otherwise if loss is None else objective_of(state).value(loss)
-
-
-def step_lines(run: Run) -> tuple[StepLine, ...]:
-    """Every closed step, in order."""
-    objective = objective_of(run.state)
-    # the reasons of the index, which say what failed; those of the state are what proposers see
-    words = {row.step: row.reason for row in run.steps}
-    return tuple(_row(step, objective, words[step.step]) for step in run.state.closed)
 
 
 def _row(step: ClosedStep, objective: Objective, words: str) -> StepLine:
@@ -474,20 +475,6 @@ def objective_from(started: RunStarted | None) -> Objective:
             for row in rows
         ),
     )
-
-
-def _since(state: State) -> float:
-    return max(0.0, state.sitting[1] - state.sitting[0]) if state.sitting else 0.0
-
-
-def _not_enforced(sandbox: object) -> tuple[str, ...]:
-    if not isinstance(sandbox, dict):
-        return ()
-    return tuple(map(str, cast("dict[str, list[object]]", sandbox).get("not_enforced", ())))
-
-
-def _proposers(fact: object) -> tuple[str, ...]:
-    return tuple(str(name) for name in cast("list[object]", fact)) if isinstance(fact, list) else ()
 
 
 def _numbers(fact: object) -> Mapping[str, int]:

@@ -86,7 +86,9 @@ def replace_all(files: Mapping[Path, bytes]) -> None:
     try:
         for path, data in meant.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            _sweep(path)
+            # what an adoption that was killed left beside it
+            for left in path.parent.glob(f".{glob.escape(path.name)}.????????.kept"):
+                left.unlink(missing_ok=True)
             fresh[path] = _beside(path, data)
             if path.exists():
                 old[path] = _beside(path, path.read_bytes())
@@ -113,13 +115,11 @@ def _rename_all(fresh: Mapping[Path, Path], old: Mapping[Path, Path]) -> None:
                 path.unlink()
         raise
     for folder in {path.parent for path in fresh}:
-        _sync_folder(folder)
-
-
-def _sweep(path: Path) -> None:
-    """Remove what an adoption that was killed left beside a file."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.????????.kept"):
-        left.unlink(missing_ok=True)
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def _beside(path: Path, data: bytes) -> Path:
@@ -137,14 +137,6 @@ def _beside(path: Path, data: bytes) -> Path:
         file.flush()
         os.fsync(fd)
     return Path(name)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +205,8 @@ def adoption_of(run: Run) -> Adoption:
             hint=f"`cd {folder}` to adopt it there; here, its best is in {run.folder / 'best'}",
         )
     paths = changed_paths(seed, best)
-    names = _names(run)
+    # names of artifacts in their source, where a run has others for them
+    names = cast("Mapping[str, str]", run.fact("names") or {})
     changed = tuple(names.get(path, path) for path in paths)
     for path in changed:
         _refuse_link_out(run, folder, path)
@@ -234,11 +227,6 @@ def _refuse_link_out(run: Run, folder: Path, path: str) -> None:
             f"cannot adopt {run.id}: `{link.relative_to(folder)}` is a link that leaves {folder}",
             hint="put the file in its place; the best is in " + str(run.folder / "best"),
         )
-
-
-def _names(run: Run) -> Mapping[str, str]:
-    """What an artifact is called in its source, where a run has another name for it."""
-    return cast("Mapping[str, str]", run.fact("names") or {})
 
 
 def _is_copied(run: Run, folder: Path) -> bool:

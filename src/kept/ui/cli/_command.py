@@ -60,7 +60,9 @@ def exit_code_of(error: Exception) -> int:
             click.echo(error.format_message(), err=True)
             return COULD_NOT_RUN
         case click.UsageError():
-            _print(_plain(error.format_message()), _here(error) or _usage(error.ctx))
+            at = error.ctx
+            usage = f"`{at.command_path} --help` shows how it is used" if at else None
+            _print(_plain(error.format_message()), _here(error) or usage)
             return COULD_NOT_RUN
         case click.ClickException():
             _print(_plain(error.format_message()), None)
@@ -103,10 +105,6 @@ def _plain(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _usage(ctx: click.Context | None) -> str | None:
-    return f"`{ctx.command_path} --help` shows how it is used" if ctx else None
-
-
 def _here(error: click.UsageError) -> str | None:
     """What to write where a spec is missing, and there is one in this folder."""
     if not isinstance(error, click.MissingParameter) or error.ctx is None or error.param is None:
@@ -130,9 +128,8 @@ class Command(click.Command):
             return super().invoke(ctx)
         except (KeptError, CutShortError) as error:
             if ctx.params.get("as_json"):
-                # at use: only an error needs it
-
-                tell_as_json(error)
+                # the problems on stdout; the error itself goes its way to stderr
+                _output.document({"ok": False, "problems": _problems(error)})
             raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -164,14 +161,6 @@ def show_log() -> None:
         log.addHandler(_Warnings())
 
 
-def run_name(folder: Path) -> str:
-    """The id where that is enough to find the run from here, else the path of its folder."""
-    folder = folder.resolve()
-    if Home.find(Path.cwd()).runs.resolve() == folder.parent:
-        return folder.name
-    return path_from_here(folder)
-
-
 def path_from_here(path: str | Path) -> str:
     """A path as one types it here: relative when it is below the working folder."""
     whole = Path(path).absolute()
@@ -182,7 +171,10 @@ def path_from_here(path: str | Path) -> str:
 
 def command_for(verb: str, folder: Path, settings: Sequence[str] = ()) -> str:
     """The command line that does something with a run."""
-    words = [program(), verb, run_name(folder)]
+    folder = folder.resolve()
+    # the id where that is enough to find the run from here, else the path of its folder
+    near = Home.find(Path.cwd()).runs.resolve() == folder.parent
+    words = [program(), verb, folder.name if near else path_from_here(folder)]
     for setting in settings:
         words += ["--set", setting]
     return shlex.join(words)
@@ -271,11 +263,6 @@ def step_option(function: F) -> F:
     return click.option(
         "--step", type=click.IntRange(min=0), metavar="N", help="Look at this step alone."
     )(function)
-
-
-def tell_as_json(error: KeptError | CutShortError) -> None:
-    """Print the problems on stdout; the error itself goes its way to stderr."""
-    _output.document({"ok": False, "problems": _problems(error)})
 
 
 def _problems(error: KeptError | CutShortError) -> list[dict[str, Any]]:

@@ -75,15 +75,14 @@ def coloured_diff(text: str) -> str:
     text = visible(text)
     if not coloured():
         return text
-    return "".join(_diff_line(line) for line in text.splitlines(keepends=True))
-
-
-def _diff_line(line: str) -> str:
-    if line.startswith(("+++", "---")):
-        return click.style(line, bold=True)
-    colours = {"+": "green", "-": "red", "@": "cyan"}
-    colour = colours.get(line[:1])
-    return click.style(line, fg=colour) if colour else line
+    lines: list[str] = []
+    for line in text.splitlines(keepends=True):
+        colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
+        if line.startswith(("+++", "---")):
+            lines.append(click.style(line, bold=True))
+        else:
+            lines.append(click.style(line, fg=colour) if colour else line)
+    return "".join(lines)
 
 
 def table(
@@ -107,7 +106,10 @@ def table(
     for row in everything:
         cells: list[str] = []
         for name, cell, width in zip(header, row, widths, strict=True):
-            cut = cut_middle(cell, width) if name in middle else _cut(cell, width)
+            if name in middle:
+                cut = cut_middle(cell, width)
+            else:
+                cut = cell if len(cell) <= width else cell[: width - 1] + "…"
             cells.append(cut.rjust(width) if name in right else cut.ljust(width))
         lines.append("  ".join(cells).rstrip())
     lines[0] = style(lines[0], dim=True)
@@ -142,7 +144,3 @@ def cut_middle(text: str, width: int) -> str:
         return text
     behind = (width - 1) * 2 // 3
     return f"{text[: width - 1 - behind]}…{text[len(text) - behind :]}"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"

@@ -97,7 +97,9 @@ class Progress:
         elif isinstance(event, RunStarted | RunResumed):
             self.proposals = sum(not step.verdict.idle for step in state.closed)
             self.rollouts = state.spend.rollouts
-            self.proposer_width = _longest(state)
+            names = state.started.facts.get("proposers") if state.started else None
+            found = cast("list[object]", names) if isinstance(names, list) else []
+            self.proposer_width = max((len(str(name)) for name in found), default=0)
             self.sweeping = state.fact(EVAL) != ""
             if isinstance(event, RunResumed):
                 self._steps_before = len(state.closed)
@@ -209,13 +211,6 @@ def _says_the_same(closed: Log[ClosedStep]) -> bool:
     ran = last.skip is not None and bool(last.skip.about)
     idle = last.verdict.code == "nothing proposed" and not ran
     return idle and last.verdict == before.verdict and last.turn.proposer == before.turn.proposer
-
-
-def _longest(state: State) -> int:
-    """Width of the longest name among the proposers."""
-    names = state.started.facts.get("proposers") if state.started else None
-    found = cast("list[object]", names) if isinstance(names, list) else []
-    return max((len(str(name)) for name in found), default=0)
 
 
 def case_line(job: Job, outcome: Outcome, state: State) -> str:

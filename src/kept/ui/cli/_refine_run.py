@@ -178,7 +178,8 @@ class Refined:
             short = "the money for readings is used up" if unpaid(told.state) else ""
             rows.append(("not judged", f"attempt {which}: {short or 'the readings had no answer'}"))
         rows += [("go on", self._more)] if self._more else []
-        rows.append(("noise", told.noise.words if told.noise else _unmeasured(told)))
+        unmeasured = UNREAD if told.raced else UNMEASURED
+        rows.append(("noise", told.noise.words if told.noise else unmeasured))
         rows += [("stopped", _stopped(self._stop, told.state))] if self._stop else []
         if places["best"] is not None:
             rows.append(("best", path_from_here(places["best"])))
@@ -252,10 +253,6 @@ def readings_usd(state: State) -> float | None:
     return cast("Mapping[str, float | None]", limits or {}).get("max_rollouts_usd")
 
 
-def _unmeasured(told: Told) -> str:
-    return UNREAD if told.raced else UNMEASURED
-
-
 def _stopped(reason: str, state: State) -> str:
     """The seed's word; of an error, that there was one: what it was is told beside the answer."""
     if state.stopped is not None and state.stopped.kind == "usd":
@@ -296,7 +293,11 @@ def named(run_dir: str | None, target: str | None, *, from_seed: bool = False) -
     if run_dir is not None:
         folder = seed_folder(run_dir)
         start = None if from_seed else _held_by_best(folder)
-        return Seed(folder, new_session(folder), start=str(start or ""))
+        # a name that no session has, of this run or beside it: two may begin in one second
+        home = Home.find(Path.cwd()).path / SESSIONS_BELOW
+        taken = {path.stem for path in (folder / SESSIONS).glob("*.json")}
+        session = free_name(session_name(time.time()), taken, home)
+        return Seed(folder, session, start=str(start or ""))
     _, task = target_of(Home.find(Path.cwd()).path / EXPERIMENTS, target or "")
     folder = seed_folder(str(first_run(task) if from_seed else best_run(task)))
     return Seed(folder, new_task_session(task, time.time()), task.target)
@@ -364,13 +365,6 @@ def lay_out(folder: Path) -> None:
             write_run(folder, record, delivered_by(run), Layout())
     finally:
         run.close()
-
-
-def new_session(folder: Path) -> str:
-    """A name that no session has, of this run or beside it: two may begin in one second."""
-    home = Home.find(Path.cwd()).path / SESSIONS_BELOW
-    taken = {path.stem for path in (folder / SESSIONS).glob("*.json")}
-    return free_name(session_name(time.time()), taken, home)
 
 
 def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:

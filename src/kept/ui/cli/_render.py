@@ -162,7 +162,11 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
         head = _output.style(f"how {turn.proposer} came to it", bold=True)
         yield "\n".join([head, *_items((i.role, i.text) for i in detail.proposing)])
     if detail.stages:
-        rows = [(stage.name, _time(stage.t), one_line(stage.what, 100)) for stage in detail.stages]
+        times = ("" if stage.t is None else clock(stage.t) for stage in detail.stages)
+        rows = [
+            (stage.name, at.rpartition(" ")[2], one_line(stage.what, 100))
+            for stage, at in zip(detail.stages, times, strict=True)
+        ]
         yield _output.table(("stage", "at", "what"), rows)
     yield "\n".join(
         f"{edit.fate or 'proposed':<15}{one_line(edit.words, 100)}"
@@ -171,10 +175,6 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
     )
     yield _output.coloured_diff(detail.diff).rstrip("\n")
     yield from _rollouts(detail.rollouts, traces)
-
-
-def _time(t: float | None) -> str:
-    return clock(t).rpartition(" ")[2] if t is not None else ""
 
 
 def rollouts_text(rollouts: tuple[StepRollout, ...]) -> str:
@@ -223,7 +223,11 @@ def _rollouts(rollouts: tuple[StepRollout, ...], traces: bool) -> Iterator[str]:
     for rollout in rollouts:
         side, purpose, case, repeat, seconds, words = _rollout_cells(rollout)
         head = f"{side}, {purpose}, case {case}, repeat {repeat}, {seconds} s: {words}"
-        lines = [*_trace(rollout)] or ["  no trace"]
+        failure = rollout.outcome.failure
+        said = [row for item in rollout.trace for row in _said(item)]
+        said += [("finding", finding.text) for finding in rollout.outcome.findings]
+        said += [("failure", failure.detail)] if failure and failure.detail else []
+        lines = [*_items(said)] or ["  no trace"]
         yield "\n".join([_output.style(head, bold=True), *lines])
 
 
@@ -248,14 +252,6 @@ def _rollout_cells(rollout: StepRollout) -> tuple[str, ...]:
         words += f" (try {outcome.tries})"
     seconds = f"{outcome.seconds:.2f}"
     return (rollout.side, job.purpose, job.case_id, str(job.repeat), seconds, words)
-
-
-def _trace(rollout: StepRollout) -> Iterator[str]:
-    failure = rollout.outcome.failure
-    said = [row for item in rollout.trace for row in _said(item)]
-    said += [("finding", finding.text) for finding in rollout.outcome.findings]
-    said += [("failure", failure.detail)] if failure and failure.detail else []
-    yield from _items(said)
 
 
 def _said(item: TraceItem) -> Iterator[tuple[str, str]]:

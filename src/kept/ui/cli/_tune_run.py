@@ -49,7 +49,7 @@ from kept.store.reader import Run
 from kept.ui.cli import _output
 from kept.ui.cli._command import CutShortError, path_from_here, show_log
 from kept.ui.cli._open_run import open_run
-from kept.ui.cli._progress import Progress, standard_progress
+from kept.ui.cli._progress import standard_progress
 from kept.ui.cli.test import FATAL, STOPPED, TuneOptions
 from kept.ui.report.format import duration
 from kept.ui.report.tuning import (
@@ -314,7 +314,10 @@ def _outcome(trial: Trial) -> str:
 def rationale_lines(trial: Trial) -> list[str]:
     """What the critic diagnosed and what the applier did about it; why the verdict."""
     lines: list[str] = []
-    critic, applier = (_said(trial, name) for name in ("critic", "applier"))
+    found = (trial.about.get(name) for name in ("critic", "applier"))
+    critic, applier = (
+        cast("dict[str, Any]", said) if isinstance(said, dict) else {} for said in found
+    )
     if critic:
         lines.append(f"    critic  ({critic.get('confidence')}): {critic.get('failing_pattern')}")
         lines.append(f"            → {critic.get('suggested_change_direction')}")
@@ -326,11 +329,6 @@ def rationale_lines(trial: Trial) -> list[str]:
     return [line[:RATIONALE].replace("\n", " ") for line in lines]
 
 
-def _said(trial: Trial, name: str) -> dict[str, Any]:
-    said = trial.about.get(name)
-    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
-
-
 Go = Callable[[Plan, Watch], Coroutine[Any, Any, Ended]]
 
 
@@ -339,7 +337,12 @@ def sit(plan: Plan, go: Go, how: TuneOptions) -> int:
     show_log()
     json = how.progress == "json"
     progress = standard_progress(quiet=how.quiet or json)
-    listener = _listener(plan, progress, how)
+    listener: Listener
+    if json:
+        assert isinstance(plan.scorer, WeightedLoss), "what is tuned has a loss"
+        listener = Events(_line_out, plan.scorer.weights, plan.objective)
+    else:
+        listener = Lines(progress.say, verbose=how.verbose)
     plan = replace(plan, views=(*plan.views, partial(Teller, listener)))
     progress.step_lines = False
     watch = Watch((progress,), signals=True, on_signal=progress.on_signal)
@@ -354,13 +357,6 @@ def sit(plan: Plan, go: Go, how: TuneOptions) -> int:
         raise CutShortError(error, resume) from error
     with Run(ended.folder) as run:
         return _answer(run, listener, how)
-
-
-def _listener(plan: Plan, progress: Progress, how: TuneOptions) -> Listener:
-    if how.progress == "json":
-        assert isinstance(plan.scorer, WeightedLoss), "what is tuned has a loss"
-        return Events(_line_out, plan.scorer.weights, plan.objective)
-    return Lines(progress.say, verbose=how.verbose)
 
 
 def _line_out(line: str) -> None:

@@ -214,6 +214,8 @@ def optimize(  # a command has its options
     with a --target of that experiment do. `kept agent artifacts` looks at versions, and goes back
     to an earlier one.
     """
+    import time
+
     from kept.orchestrator.refine.session import session_stamp
     from kept.recipes.registry import find_spec
     from kept.recipes.suite.compile import Optimization, compile_suite
@@ -223,33 +225,32 @@ def optimize(  # a command has its options
     settings += (f"workers={workers}",) if workers else ()
     settings += (f"budget.max_usd={max_usd}",) if max_usd is not None else ()
     file = find_spec(suite)
+    now = "".join(one for one in str(session_stamp(time.time())) if one.isalnum())
     asked = Optimization(
         epochs=epochs,
         target=target or "",
         folder=str(Path.cwd()),
-        stamp=f"suite_{_now(session_stamp)}",
+        stamp=f"suite_{now}",
     )
     plan = told_warnings(compile_suite(file, settings, asked=asked))
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     return start_run(plan, Home.find(file.parent), how)
 
 
-def _now(stamp: Any) -> str:  # noqa: ANN401 # from seconds to a text
-    import time
-
-    return "".join(one for one in str(stamp(time.time())) if one.isalnum())
-
-
 def outline_suite(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:
     """What a run would do, for `kept check`: as a document, and in rows."""
+    from kept.core.case import SPLITS
     from kept.core.forecast import forecast
 
     plan = made.plan
     most = forecast(plan).rollouts
     assert most is not None, "epochs are limited"
+    tasks = ", ".join(f"{len(plan.cases.of(name))} {name}" for name in SPLITS)
+    if plan.facts["shared"]:
+        tasks = f"{len(plan.cases.holdout)}, all of them shown and deciding"
     rows = [
         ("suite", f"{plan.facts['id']}"),
-        ("tasks", _tasks(made)),
+        ("tasks", tasks),
         ("epochs", f"{plan.facts['epochs']}, one update each"),
         ("gate", f"{plan.gate.name}, by `{plan.objective.metric}`"),
         ("at once", f"{plan.workers} runs"),
@@ -259,15 +260,6 @@ def outline_suite(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str,
     told: dict[str, Any] = {name.replace(" ", "_"): value for name, value in rows}
     head = {"spec": plan.facts["spec"], "recipe": plan.recipe}
     return {**head, **told, "warnings": list(made.warnings)}, iter(rows)
-
-
-def _tasks(made: "Compiled") -> str:
-    from kept.core.case import SPLITS
-
-    cases = made.plan.cases
-    if made.plan.facts["shared"]:
-        return f"{len(cases.holdout)}, all of them shown and deciding"
-    return ", ".join(f"{len(cases.of(name))} {name}" for name in SPLITS)
 
 
 def suite_rows(run: "Run") -> list[tuple[str, str]]:
@@ -422,6 +414,8 @@ def run(  # a command has its options
     from kept.ui.cli._agent_run import HowAgent, start_agent
 
     what = wanted(task, target)
+    options = ((place, given[name]) for name, place in _PLACES.items())
+    own = (f"{place}={value}" for place, value in options if value is not None)
     asked = Asked(
         task=what.task,
         brief=what.brief,
@@ -430,7 +424,7 @@ def run(  # a command has its options
         inputs=(*what.inputs, *(str(path) for path in inputs)),
         output=str(output) if output else None,
         config=str(config) if config else None,
-        settings=(*_settings(given), *settings),
+        settings=(*own, *settings),
     )
     return start_agent(asked, HowAgent(json=as_json, quiet=quiet, verbose=verbose))
 
@@ -445,11 +439,6 @@ _PLACES = {
     "max_usd": "budget.max_usd",
 }
 """Where a file would say what an option says."""
-
-
-def _settings(given: dict[str, str | float | None]) -> tuple[str, ...]:
-    rows = ((place, given[name]) for name, place in _PLACES.items())
-    return tuple(f"{place}={value}" for place, value in rows if value is not None)
 
 
 class Wanted(NamedTuple):

@@ -52,6 +52,7 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
         is_skill_spec,
         is_suite_spec,
     )
+    from kept.store.home import Home
     from kept.ui.cli import _output
     from kept.ui.cli._output import pairs
 
@@ -68,7 +69,9 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     else:
         told = outline(compile_spec(spec, settings))
         rows = _rows(told)
-    told["warnings"] += _unwritable(find_spec(spec).parent)
+    home = Home.find(find_spec(spec).parent)
+    if obstacle := home.obstacle():
+        told["warnings"] += [f"a run would be written to {home.path}, {obstacle}"]
     if as_json:
         _output.document({"ok": True, **told})
         return
@@ -87,23 +90,20 @@ def _agent_told(
     return told, agent_rows(told)
 
 
-def _unwritable(folder: Path) -> list[str]:
-    """That a run of a spec in this folder could not be written down, where that is so."""
-    from kept.store.home import Home
-
-    home = Home.find(folder)
-    obstacle = home.obstacle()
-    return [f"a run would be written to {home.path}, {obstacle}"] if obstacle else []
-
-
 def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    from kept.core.text import count
+    from kept.core.text import are, count
+    from kept.results.summary import judges, scorer_words
     from kept.ui.cli._command import path_from_here
 
     yield "spec", f"{path_from_here(told['spec'])} ({told['recipe']}), in order"
-    yield "artifacts", _artifacts(told["artifacts"])
-    for one in told["artifacts"][:MAX_ARTIFACTS]:
-        yield "", f"{one['path']}, {_size(one['bytes'])}" + _carried(one)
+    found: list[dict[str, Any]] = told["artifacts"]
+    more = len(found) - MAX_ARTIFACTS
+    hidden = f"; {more} {are(more)} not listed here" if more > 0 else ""
+    size = _size(sum(one["bytes"] for one in found))
+    yield "artifacts", f"{count(len(found), 'file')}, {size}{hidden}"
+    for one in found[:MAX_ARTIFACTS]:
+        carried = "" if one["editable"] else ", carried and not edited"
+        yield "", f"{one['path']}, {_size(one['bytes'])}{carried}"
     sizes = told["limits"]
     limits = [count(sizes[name], one) for name, one in LIMITS.items() if sizes[name]]
     yield "change", f"at most {' and '.join(limits)} a candidate" if limits else "of any size"
@@ -111,9 +111,13 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "", f"protected: {', '.join(told['protected'])}"
     if told["guidance"]:
         yield "guidance", ", ".join(told["guidance"])
-    yield "cases", _cases(told["cases"])
+    cases: dict[str, int] | None = told["cases"]
+    splits = ", ".join(f"{n} {split}" for split, n in (cases or {}).items())
+    alone = "none: one run of the whole command decides"
+    yield "cases", alone if cases is None else splits
     yield "runner", _runner(told["runner"])
-    yield "scorer", _scorer(told["scorer"])
+    scorer: Any = told["scorer"]  # whatever a recipe says of it
+    yield "scorer", scorer_words(scorer) if judges(scorer) else _command(scorer)
     yield "sandbox", "; ".join(_sandbox(told["sandbox"], told["runner"]["env"]))
     for n, (role, facts) in enumerate(told["models"].items()):
         replies = ", replies kept for other runs" if facts["cache"] else ""
@@ -122,7 +126,9 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if len(told["proposers"]) > 1:
         yield "", _TURNS[told["schedule"]]
     for name, labels in told["variants"].items():
-        yield "", f"{name}: {_variants(labels)}"
+        left = len(labels) - MAX_VARIANTS
+        shown = [*labels[:MAX_VARIANTS], *([f"{left} more"] if left > 0 else [])]
+        yield "", f"{name}: {count(len(labels), 'text')}, {', '.join(shown)}"
     for name, model in told["editors"].items():
         own = told["prompts"].get(name)
         yield "", f"{name}: edits by `{model}`" + (f", told by your {own}" if own else "")
@@ -139,35 +145,10 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from (("", words) for words in _paid(told))
 
 
-def _artifacts(found: list[dict[str, Any]]) -> str:
-    from kept.core.text import are, count
-
-    more = len(found) - MAX_ARTIFACTS
-    hidden = f"; {more} {are(more)} not listed here" if more > 0 else ""
-    return f"{count(len(found), 'file')}, {_size(sum(one['bytes'] for one in found))}{hidden}"
-
-
-def _carried(one: dict[str, Any]) -> str:
-    return "" if one["editable"] else ", carried and not edited"
-
-
 def _size(n: int) -> str:
     from kept.core.text import count
 
     return count(n, "byte") if n < 10_000 else f"{n / 1024:.0f} KiB"
-
-
-def _variants(labels: list[str]) -> str:
-    from kept.core.text import count
-
-    more = [f"{len(labels) - MAX_VARIANTS} more"] if len(labels) > MAX_VARIANTS else []
-    return f"{count(len(labels), 'text')}, {', '.join([*labels[:MAX_VARIANTS], *more])}"
-
-
-def _cases(counts: dict[str, int] | None) -> str:
-    if counts is None:
-        return "none: one run of the whole command decides"
-    return ", ".join(f"{n} {split}" for split, n in counts.items())
 
 
 def _runner(facts: dict[str, Any]) -> str:
@@ -177,12 +158,6 @@ def _runner(facts: dict[str, Any]) -> str:
         return _command(facts)
     prompt, fields = " + ".join(facts["prompt"]), ", ".join(facts["input"])
     return f"`{facts['model']}`, asked with {prompt} about {fields}"
-
-
-def _scorer(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
-    from kept.results.summary import judges, scorer_words
-
-    return scorer_words(facts) if judges(facts) else _command(facts)
 
 
 def _agent(facts: dict[str, Any]) -> Iterator[str]:
@@ -345,24 +320,18 @@ def _paid(told: dict[str, Any]) -> Iterator[str]:
         yield f"${each:g} a rollout at most, by `budget.usd_per_rollout`"
     for charge in told["charges"]:
         if each is None or charge["by"] == "proposers":
-            yield f"the {charge['by']} {_pay(charge['by'])} `{charge['model']}` by the call: " + (
+            pay = "pay" if charge["by"].endswith("s") else "pays"
+            yield f"the {charge['by']} {pay} `{charge['model']}` by the call: " + (
                 _a_call(told, charge) if charge["priced"] else "its price is not known"
             )
     if told["at_most"]["usd"] is None:
-        yield from _limit(told["limited_by"])
+        keys = [f"`{key}`" for key in told["limited_by"]]
+        # no key where a price is not known, for then no limit could be kept
+        if keys:
+            others = f", beside {' and '.join(keys[1:])}" if keys[1:] else ""
+            yield f"{keys[0]} sets a limit{others}"
     elif each is None and told["sandbox"]["network"] == "on":
         yield "what commands pay for themselves, over the network, is not known"
-
-
-def _limit(keys: Sequence[str]) -> Iterator[str]:
-    """What would set a limit; nothing where a price is not known, for then none could be kept."""
-    if keys:
-        first, *others = (f"`{key}`" for key in keys)
-        yield f"{first} sets a limit" + (f", beside {' and '.join(others)}" if others else "")
-
-
-def _pay(who: str) -> str:
-    return "pay" if who.endswith("s") else "pays"
 
 
 def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
@@ -389,6 +358,7 @@ def outline_agent(made: Compiled) -> dict[str, Any]:
     """All of it as a document."""
     plan = made.plan
     told = cast("dict[str, Any]", plan.facts[EVAL])
+    data = (cast("dict[str, Any]", case.data) for case in plan.cases.holdout)
     return {
         "spec": plan.facts["spec"],
         "recipe": "agent",
@@ -396,7 +366,7 @@ def outline_agent(made: Compiled) -> dict[str, Any]:
         "agent": told["agent"],
         "texts": sorted(plan.seed.texts),
         "cases": len(plan.cases.holdout),
-        "turns": _turns(made),
+        "turns": sum(len(one.get("turns") or (one,)) for one in data),
         "rollouts": told["asked"],
         "workers": plan.workers,
         "warnings": list(made.warnings),
@@ -415,8 +385,3 @@ def agent_rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "judges", f"told by your {', '.join(agent['prompts'])}"
     turns = f", {count(told['turns'], 'turn')}" if told["turns"] > told["cases"] else ""
     yield "cases", f"{told['cases']}{turns}, {told['workers']} at once"
-
-
-def _turns(made: Compiled) -> int:
-    data = (cast("dict[str, Any]", case.data) for case in made.plan.cases.holdout)
-    return sum(len(one.get("turns") or (one,)) for one in data)

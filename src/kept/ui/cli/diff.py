@@ -123,25 +123,22 @@ def _headline(told: Difference, first: Shift) -> str:
 
 
 def _table(told: Difference) -> str:
-    rows = [
-        (
-            shift.metric,
-            number(round(shift.was, 4)),
-            number(round(shift.now, 4)),
-            f"{shift.gain:+.3f}{_interval(shift)}",
-            str(shift.cases),
-            shift.answer,
+    rows: list[tuple[str, ...]] = []
+    for shift in told.shifts:
+        known = isfinite(shift.low) and isfinite(shift.high)
+        interval = f"{shift.low:+.3f} … {shift.high:+.3f}" if known else "too few cases"
+        rows.append(
+            (
+                shift.metric,
+                number(round(shift.was, 4)),
+                number(round(shift.now, 4)),
+                f"{shift.gain:+.3f} ({interval})",
+                str(shift.cases),
+                shift.answer,
+            )
         )
-        for shift in told.shifts
-    ]
     header = ("metric", "first", "second", "difference (95 %)", "cases", "answer")
     return _output.table(header, rows, right=header[1:5], whole=("answer",))
-
-
-def _interval(shift: Shift) -> str:
-    if not (isfinite(shift.low) and isfinite(shift.high)):
-        return " (too few cases)"
-    return f" ({shift.low:+.3f} … {shift.high:+.3f})"
 
 
 def _flips(word: str, flips: Sequence[Flip]) -> str:

@@ -70,7 +70,11 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
         done += _write_again(folder) if repair else []
         found += [*_views(folder), *_registries(folder)]
     if as_json:
-        _output.document({"run": folder.name, "repaired": done, "files": [*map(_row, found)]})
+        files = [
+            {"file": one.place, "state": one.severity, "text": one.what, "recover": one.remedy}
+            for one in found
+        ]
+        _output.document({"run": folder.name, "repaired": done, "files": files})
     else:
         signs = {"ok": "", "warning": "warning: ", "problem": "problem: "}
         lines = [f"repaired: {one}" for one in done]
@@ -176,10 +180,6 @@ def _write_again(folder: Path) -> list[str]:
     for path, data in changed.items():
         write_whole(path, data)
     return [f"wrote {path} again" for path in changed]
-
-
-def _row(one: "Damage") -> dict[str, str]:
-    return {"file": one.place, "state": one.severity, "text": one.what, "recover": one.remedy}
 
 
 def _python() -> Iterator[Finding]:

@@ -369,13 +369,9 @@ def evaluated_text(sweep: Sweep, folder: Path, *, every: bool = False) -> str:
     failing = bad[0] if bad else sweep.worst_first()[0] if sweep.described else None
     if failing is not None:
         facts.append(("", f"{command_for('show', folder)} {shlex.quote(failing.case)}"))
-    return "\n\n".join([title(sweep), *filter(None, parts), pairs(facts)])
-
-
-def title(sweep: Sweep) -> str:
-    """How many pass."""
-    bad = sweep.count("failed") + sweep.count("errored")
-    return _output.style(f"{sweep.name}: {totals(sweep)}", bold=True, fg="red" if bad else "green")
+    colour = "red" if bad else "green"
+    title = _output.style(f"{sweep.name}: {totals(sweep)}", bold=True, fg=colour)
+    return "\n\n".join([title, *filter(None, parts), pairs(facts)])
 
 
 def _cases_table(sweep: Sweep, rows: list[Tested]) -> str:
@@ -458,7 +454,8 @@ def _story(one: Tested) -> Iterator[str]:
             yield from _said("expected", one.truths[n])
         for each in one.measured:
             if each.exchange == n:
-                yield from _said("metric", _metric_words(each.metric, each.score, each.error))
+                error = f": {each.error}" if each.error else ""
+                yield from _said("metric", f"{each.metric} {_score(each.score)}{error}")
                 yield from _said("", each.reasoning if each.reasoning != each.error else "")
         for tools in one.expected:
             if tools.exchange == n:
@@ -469,10 +466,6 @@ def _story(one: Tested) -> Iterator[str]:
         failure = one.failure
         yield from _said("failure", f"{failure.kind}, {failure.blame}'s: {failure.message}")
         yield from _said("", failure.detail)
-
-
-def _metric_words(name: str, score: float | None, error: str) -> str:
-    return f"{name} {_score(score)}" + (f": {error}" if error else "")
 
 
 def _said(role: str, text: str) -> Iterator[str]:

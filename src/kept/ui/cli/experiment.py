@@ -279,10 +279,9 @@ def _words(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     if isinstance(value, list):
-        return ", ".join(map(_input, cast("list[dict[str, Any]]", value)))
+        inputs: list[str] = []
+        for one in cast("list[dict[str, Any]]", value):
+            what = ", ".join(cast("list[str]", one.get("paths", ()))) or "all of its best"
+            inputs.append(f"{one['from_task']} as {one['role']} ({what})")
+        return ", ".join(inputs)
     return str(value)
-
-
-def _input(one: "dict[str, Any]") -> str:
-    what = ", ".join(cast("list[str]", one.get("paths", ()))) or "all of its best"
-    return f"{one['from_task']} as {one['role']} ({what})"

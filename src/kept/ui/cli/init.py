@@ -78,7 +78,10 @@ def init(
             raise click.UsageError("with --from there is only a FOLDER")
         from kept.recipes.importers import Wish
 
-        where = Path(kind) if kind else Path(f"my-{_stem(given)}")
+        # named by the file where nobody says
+        stem = Path(given.partition(".py:")[0]).stem.lower()
+        stem = "prompt" if stem == "promptfooconfig" else stem
+        where = Path(kind) if kind else Path(f"my-{stem}")
         written = _from(given, Wish(model, prompt, cases, prompt_file), where)
     else:
         if model or prompt or cases or prompt_file:
@@ -111,9 +114,3 @@ def _from(given: str, wish: "Wish", where: Path) -> list[Path]:
     for note in draft.notes:
         _output.warn(note)
     return written
-
-
-def _stem(given: str) -> str:
-    """What a folder is named by where nobody says."""
-    stem = Path(given.partition(".py:")[0]).stem.lower()
-    return {"promptfooconfig": "prompt", "skill": "skill"}.get(stem, stem)

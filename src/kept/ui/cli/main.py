@@ -116,11 +116,6 @@ _FEW = 1_000
 """Objects that some Pythons put aside by themselves."""
 
 
-def put_off() -> None:
-    """Do not look yet."""
-    gc.set_threshold(_STARTING)
-
-
 @contextmanager
 def settled() -> Generator[None]:
     """Look now and then, but not through what was made before."""
@@ -306,5 +301,5 @@ def cli(ctx: click.Context) -> int | None:
 
 def main() -> None:
     """The entry point of the installed command."""
-    put_off()
+    gc.set_threshold(_STARTING)
     cli.main()

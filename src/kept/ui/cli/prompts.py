@@ -1,11 +1,10 @@
 """`kept prompts`: list, show, copy."""
 
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from kept.models.prompts import ASKED, METRICS, NAMES, Name
+from kept.models.prompts import ASKED, METRICS, NAMES
 from kept.ui.cli._command import Command, Commands, json_option
 
 NAME = click.Choice(NAMES)
@@ -40,17 +39,13 @@ def list_prompts(as_json: bool) -> None:
         _output.document(rows)
         return
     _output.answer(_output.table(("prompt", "what the model does"), list(ABOUT.items())))
-    for names, places in _together(PLACEHOLDERS):
-        # below the table and not in it, where they would be cut
-        _output.answer(f"\nplaceholders of {names}:\n  {places}")
-
-
-def _together(places: Mapping[Name, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
-    """Prompts that have the same placeholders, and these as they are written."""
-    written = {name: ", ".join(f"{{{{kept.{one}}}}}" for one in places[name]) for name in NAMES}
-    for words in dict.fromkeys(written.values()):
-        if words:
-            yield ", ".join(name for name in NAMES if written[name] == words), words
+    # prompts that have the same placeholders, and these as they are written
+    written = {n: ", ".join(f"{{{{kept.{one}}}}}" for one in PLACEHOLDERS[n]) for n in NAMES}
+    for places in dict.fromkeys(written.values()):
+        names = ", ".join(name for name in NAMES if written[name] == places)
+        if places:
+            # below the table and not in it, where they would be cut
+            _output.answer(f"\nplaceholders of {names}:\n  {places}")
 
 
 @prompts.command(cls=Command, examples=("kept prompts show edit",))
@@ -84,7 +79,10 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     from kept.ui.cli import _output
     from kept.ui.cli._command import path_from_here
 
-    usual = METRICS if _beside(folder, (TASK, AGENT)) == AGENT else ASKED
+    # the first of these specs that lies in the nearest folder above that has one
+    above = folder.absolute().parents
+    specs = (spec for base in above for spec in (TASK, AGENT) if (base / spec).is_file())
+    usual = METRICS if next(specs, "") == AGENT else ASKED
     chosen = [name for name in NAMES if name in (names or usual)]
     paths = {name: folder / f"{name}.md" for name in chosen}
     if there := [path for path in paths.values() if path.exists()]:
@@ -104,14 +102,6 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
         _output.answer(path_from_here(path))
     spec = AGENT if set(chosen) <= set(METRICS) else TASK
     _output.note(f"\n{_in_the_spec(folder, spec)} has them stand for Kept's own")
-
-
-def _beside(folder: Path, specs: Sequence[str]) -> str:
-    """The first of these specs that lies in the nearest folder above that has one."""
-    found = (
-        spec for base in folder.absolute().parents for spec in specs if (base / spec).is_file()
-    )
-    return next(found, "")
 
 
 def _in_the_spec(folder: Path, spec: str) -> str:

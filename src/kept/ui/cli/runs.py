@@ -41,12 +41,15 @@ def runs(limit: int, as_json: bool) -> None:
     # looking makes no folder: the index would
     rows = RunIndex(home).with_iterations() if home.folders() else []
     if as_json:
-        document = [
-            {k: v for k, v in asdict(row).items() if k not in ("size", "spark")}
-            | {"comparison": _document(home.runs / row.id) if row.recipe == COMPARE else None}
-            | {"folder": row.folder or str(home.runs / row.id)}
-            for row in rows[:limit]
-        ]
+        document: list[dict[str, Any]] = []
+        for row in rows[:limit]:
+            folder = home.runs / row.id
+            told = _comparison(folder) if row.recipe == COMPARE else None
+            document.append(
+                {k: v for k, v in asdict(row).items() if k not in ("size", "spark")}
+                | {"comparison": told.document() if told is not None else None}
+                | {"folder": row.folder or str(folder)}
+            )
         _output.document(document)
     elif rows:
         header = ("run", "status", "kept", "result", "spec")
@@ -68,28 +71,6 @@ def _comparison(folder: Path) -> "Comparison | None":
     told = comparison_of(run.state)
     run.close()
     return told
-
-
-def _document(folder: Path) -> dict[str, Any] | None:
-    told = _comparison(folder)
-    return told.document() if told is not None else None
-
-
-def _answers(folder: Path) -> str:
-    """What came of a comparison; empty where it only planned one."""
-    from kept.ui.report.compare import answers
-
-    told = _comparison(folder)
-    return answers(told) if told is not None else ""
-
-
-def _totals(folder: Path) -> str:
-    """What came of measuring."""
-    from kept.ui.cli.eval import read_sweep
-    from kept.ui.report.eval_report import totals
-
-    sweep = read_sweep(folder, traces=False)
-    return totals(sweep) if sweep is not None else ""
 
 
 def _ending(folder: Path) -> tuple[str, str]:
@@ -118,15 +99,22 @@ def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     result = f"{row.metric} {number(row.seed_value)}" if row.steps else ""
     if row.keeps and row.best_value != row.seed_value:
         result += f" → {number(row.best_value)}"
-    if compared:
-        result = _answers(folder) or result
+    # one that was only planned has no answers
+    if compared and (told := _comparison(folder)) is not None:
+        from kept.ui.report.compare import answers
+
+        result = answers(told) or result
     spec = path_from_here(row.spec) if row.spec else row.recipe or row.reason
     # what was compared is neither kept nor refused
     kept = "comparison" if compared else f"{row.keeps} of {row.proposals}"
     if row.recipe == REFINE and not row.proposals:
         kept = f"0 of {row.steps}"  # attempts that left nothing
     if row.recipe == EVAL:
-        kept, result = EVAL, _totals(folder)
+        from kept.ui.cli.eval import read_sweep
+        from kept.ui.report.eval_report import totals
+
+        sweep = read_sweep(folder, traces=False)
+        kept, result = EVAL, totals(sweep) if sweep is not None else ""
     if row.recipe == AGENT_RUN:
         kept, (result, spec) = "agent", _ending(folder)
     return (row.id, row.status, kept, result, spec)

@@ -159,7 +159,12 @@ def _tune(agent: Path, tuning: "Tuning", how: TuneOptions) -> int:
     if how.suggest_axes:
         return _suggest(agent, how)
     if how.report_only:
-        return _report_only(how)
+        from kept.ui.cli._tune_run import open_tuning, write_pages
+
+        run = open_tuning(how.resume or "last")
+        click.echo(str(write_pages(run)), err=how.progress == "json")
+        run.close()
+        return 0
     if how.resume:
         return _resume(tuning, how)
     from kept.recipes.agent_config.tune import compile_coordinate
@@ -183,7 +188,11 @@ def _tune(agent: Path, tuning: "Tuning", how: TuneOptions) -> int:
         click.echo(told, err=how.progress == "json")
         return 0
     if how.print_baseline:
-        plan = _baseline_only(plan)
+        from kept.core.schedules.round_robin import MEASURE, Turns
+        from kept.ui.report.tuning import BASELINE_ONLY
+
+        facts = {**plan.facts, BASELINE_ONLY: True}
+        plan = replace(plan, schedule=Turns(MEASURE, 1, "baseline"), facts=facts)
     check_place(plan)
     home = Home.find(file.parent)
     return sit(plan, lambda p, watch: start(p, home, watch), how)
@@ -206,14 +215,6 @@ def _suggest(agent: Path, how: TuneOptions) -> int:
     return 0
 
 
-def _baseline_only(plan: "Plan") -> "Plan":
-    from kept.core.schedules.round_robin import MEASURE, Turns
-    from kept.ui.report.tuning import BASELINE_ONLY
-
-    facts = {**plan.facts, BASELINE_ONLY: True}
-    return replace(plan, schedule=Turns(MEASURE, 1, "baseline"), facts=facts)
-
-
 def _resume(asked: "Tuning", how: TuneOptions) -> int:
     from kept.core.plan import COORDINATE
     from kept.recipes.agent_config.tune import Tuning, compile_coordinate
@@ -231,15 +232,6 @@ def _resume(asked: "Tuning", how: TuneOptions) -> int:
     settings = (*before, *how.settings)
     made = compile_coordinate(spec, settings, began, tuning=tuning, workers=how.workers)
     return sit(told_warnings(made), lambda p, watch: resume(p, run.folder, watch), how)
-
-
-def _report_only(how: TuneOptions) -> int:
-    from kept.ui.cli._tune_run import open_tuning, write_pages
-
-    run = open_tuning(how.resume or "last")
-    click.echo(str(write_pages(run)), err=how.progress == "json")
-    run.close()
-    return 0
 
 
 class RunByDefault(Commands):

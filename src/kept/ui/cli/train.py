@@ -58,7 +58,9 @@ def train(
     made = compile_skill(find_config(name), given.found, problems=given.problems)
     plan = told_warnings(made)
     if dry_run:
-        click.echo(outline_text(plan))
+        rows = outline_rows(plan)
+        width = max(len(name) for name, _ in rows)
+        click.echo("\n".join(f"{name:<{width}}  {value}" for name, value in rows))
         return 0
     check_place(plan)
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
@@ -87,13 +89,6 @@ def outline_told(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str, 
     return {**head, **told, "warnings": list(made.warnings)}, iter(rows)
 
 
-def outline_text(plan: "Plan") -> str:
-    """What a run would do, for `--dry-run`."""
-    rows = outline_rows(plan)
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-
-
 def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
     """The same in rows."""
     from kept.core.case import SPLITS
@@ -110,23 +105,18 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
     batch = min(batch, schedule.cases)
     most = forecast(plan).rollouts
     assert most is not None, "epochs are limited"
+    judge = plan.facts.get("judge")
     return [
         ("environment", str(plan.facts["id"])),
         ("cases", ", ".join(f"{size} {name}" for name, size in splits)),
         ("steps", f"{steps}, {batch} rollouts each"),
         ("rollouts", f"at most {most:,}, those of the gate and of retried steps included"),
-        *judge_rows(plan, most),
+        *([("judge", f"`{judge}`, at most {most:,} calls")] if judge else []),
         ("edits", f"{schedule.max_edits} to {schedule.min_edits} a step, {schedule.curve}"),
         ("epoch ends", ", ".join(end.proposer for end in schedule.ends) or "nothing"),
         ("gate", f"{plan.gate.name}, by `{plan.objective.metric}`"),
         ("outputs", str(plan.facts["results"])),
     ]
-
-
-def judge_rows(plan: "Plan", rollouts: int) -> list[tuple[str, str]]:
-    """The judge of the environment, with the most calls that it gets."""
-    name = plan.facts.get("judge")
-    return [("judge", f"`{name}`, at most {rollouts:,} calls")] if name else []
 
 
 def check_place(plan: "Plan") -> None:

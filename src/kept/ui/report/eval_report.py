@@ -326,9 +326,8 @@ def junit(sweep: Sweep) -> Iterator[str]:
     """
     by_mean = sweep.meets_min_score is not None
     failures = int(not sweep.meets_min_score) if by_mean else sweep.count("failed")
-    numbers = _attributes(
-        tests=len(sweep.cases) + by_mean, failures=failures, errors=sweep.count("errored")
-    )
+    tests, errors = len(sweep.cases) + by_mean, sweep.count("errored")
+    numbers = f'tests="{tests}" failures="{failures}" errors="{errors}"'
     yield '<?xml version="1.0" encoding="UTF-8"?>'
     yield f"<testsuites {numbers}>"
     name = quoteattr(_plain(sweep.name))
@@ -383,10 +382,6 @@ def _story(one: Tested) -> str:
     if one.described and one.truth:
         lines.append(f"expected: {one.truth}")
     return "\n".join([*lines, *one.findings])
-
-
-def _attributes(**numbers: int) -> str:
-    return " ".join(f'{name}="{value}"' for name, value in numbers.items())
 
 
 def _plain(text: str) -> str:

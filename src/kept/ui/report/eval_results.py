@@ -168,7 +168,8 @@ class Sweep:
     @property
     def unscored(self) -> int:
         """Of the errored ones, those that ran and could not be measured."""
-        return sum(_scoring(one) for one in self.cases)
+        failures = (one.failure for one in self.cases if one.status == "errored")
+        return sum(failure is not None and failure.scoring for failure in failures)
 
     @property
     def pass_rate(self) -> float | None:
@@ -273,22 +274,23 @@ def _whole_mean(run: Run, metric: str, means: "Mapping[str, Mean]") -> float | N
 def _cases(run: Run, grading: Grading, traces: bool) -> Iterator[Tested]:
     """Every pair once, in the order of the cases: what was tried again counts as it ended."""
     rows = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
-    order = {case: at for at, case in enumerate(_order(run))}
+    told = cast("Mapping[str, Any]", run.fact(EVAL))
+    asked = cast("Sequence[str]", told.get("cases") or ())
+    order = {case: at for at, case in enumerate(asked)}
     for key in sorted(rows, key=lambda key: (key[0], order.get(key[1], len(order)), key[1])):
         job, outcome = rows[key]
         trace = run.trace(outcome.trace) if outcome.trace and traces else ()
         yield tested(job, outcome, trace, grading)
 
 
-def _order(run: Run) -> Sequence[str]:
-    told = cast("Mapping[str, Any]", run.fact(EVAL))
-    return cast("Sequence[str]", told.get("cases") or ())
-
-
 def tested(job: Job, outcome: Outcome, trace: Sequence[TraceItem], grading: Grading) -> Tested:
     """One pair, from what is written down of it."""
     measured = tuple(_measured(item) for item in trace if item.role == "metric")
-    expected = tuple(_expected(item) for item in trace if item.role == "tools")
+    tools = (cast("Mapping[str, Any]", item.data) for item in trace if item.role == "tools")
+    expected = tuple(
+        Expected(data["exchange"], data["matched"], data["expected"], data["arguments"])
+        for data in tools
+    )
     truths = {
         cast("int", item.data["exchange"]): item.text for item in trace if item.role == EXPECTED
     }
@@ -316,10 +318,6 @@ def tested(job: Job, outcome: Outcome, trace: Sequence[TraceItem], grading: Grad
     )
 
 
-def _scoring(one: Tested) -> bool:
-    return one.status == "errored" and one.failure is not None and one.failure.scoring
-
-
 def _by_metric(measured: Sequence[Measured]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for one in measured:
@@ -345,15 +343,12 @@ def _means(cases: Sequence[Tested], *, graded: bool) -> dict[str, Mean]:
             # who comes to no answer is as bad as who answers wrongly, by every metric
             for name in names.keys() - one.metrics.keys():
                 scores.setdefault(name, {}).setdefault(one.case, []).append(0.0)
-    return {
-        name: _mean(scores.get(name, {}), errored.get(name, 0), asked.get(name, 0))
-        for name in names
-    }
-
-
-def _mean(by_case: Mapping[str, Sequence[float]], errored: int, asked: int) -> Mean:
-    means = [fmean(scores) for scores in by_case.values()]
-    return Mean(fmean(means) if means else None, len(means), errored, asked)
+    found: dict[str, Mean] = {}
+    for name in names:
+        means = [fmean(each) for each in scores.get(name, {}).values()]
+        mean = fmean(means) if means else None
+        found[name] = Mean(mean, len(means), errored.get(name, 0), asked.get(name, 0))
+    return found
 
 
 def _measured(item: TraceItem) -> Measured:
@@ -373,11 +368,6 @@ def _measured(item: TraceItem) -> Measured:
         model=data.get("model") or "",
         details=data.get("details") or {},
     )
-
-
-def _expected(item: TraceItem) -> Expected:
-    data = cast("Mapping[str, Any]", item.data)
-    return Expected(data["exchange"], data["matched"], data["expected"], data["arguments"])
 
 
 def called(one: Tested) -> str:

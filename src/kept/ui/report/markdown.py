@@ -71,8 +71,12 @@ def _caveats(summary: Summary) -> Iterator[str]:
     yield from _of_figures(summary) if summary.comparison is None else limits(summary.comparison)
     yield from _of_machine(summary)
     if summary.spend.moot:
-        why = " or ".join(_made_moot(summary))
-        yield f"Paid for and not used, because {why}: {count(summary.spend.moot, 'rollout')}."
+        # a keep under them, or too little money for what they began
+        whys = ["an earlier step was kept meanwhile"] if summary.keeps else []
+        if any(step.code == "unaffordable" for step in summary.steps):
+            whys.append("the budget did not last to the verdict of their step")
+        moot = count(summary.spend.moot, "rollout")
+        yield f"Paid for and not used, because {' or '.join(whys)}: {moot}."
     if summary.lost:
         yield f"{lost_words(summary.lost)}."
     if summary.open:
@@ -142,14 +146,6 @@ def _of_judges(run: Run) -> Iterator[str]:
         )
 
 
-def _made_moot(summary: Summary) -> Iterator[str]:
-    """What makes rollouts useless: a keep under them, or too little money for what they began."""
-    if summary.keeps:
-        yield "an earlier step was kept meanwhile"
-    if any(step.code == "unaffordable" for step in summary.steps):
-        yield "the budget did not last to the verdict of their step"
-
-
 MAX_REFUSED = 100
 """Rows of refused steps on the page; `kept show` has all of them."""
 MAX_FAILURES = 20
@@ -170,6 +166,8 @@ def markdown(run: Run) -> str:
     told = summary(run)
     closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
     kept = [(row, closed[row.step]) for row in told.steps if row.kept]
+    # one keep alone is the whole change, and stands above
+    several = told.improved and told.keeps > 1
     parts = [
         f"# {headline_words(told)}",
         _opening(told),
@@ -184,7 +182,9 @@ def markdown(run: Run) -> str:
                 _section("Who proposed", _turns(told)),
                 _section("What was kept", _kept(told, run, kept)),
                 _section("What was refused", _refused(told)),
-                _section("The change from seed to best", _change(told, run)),
+                _section(
+                    "The change from seed to best", _fenced(best_diff(run)) if several else ()
+                ),
             ]
         ),
         _section("Failures seen", _failures(run)),
@@ -204,11 +204,8 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     yield f"| {' | '.join(header)} |"
     yield f"|{'---|' * len(header)}"
     for row in rows:
-        yield f"| {' | '.join(_cell(cell) for cell in row)} |"
-
-
-def _cell(text: str) -> str:
-    return one_line(text).replace("|", "\\|")
+        cells = (one_line(cell).replace("|", "\\|") for cell in row)
+        yield f"| {' | '.join(cells)} |"
 
 
 def _opening(told: Summary) -> str:
@@ -327,12 +324,6 @@ def _turns(told: Summary) -> Iterator[str]:
         "What was kept together is credited to all that it came from; a near miss that waits "
         "counts half of what it promises. Rollouts and spend are those of its own candidates."
     )
-
-
-def _change(told: Summary, run: Run) -> Iterator[str]:
-    # one keep alone is the whole change, and stands above
-    if told.improved and told.keeps > 1:
-        yield from _fenced(best_diff(run))
 
 
 def _compared(comparison: Comparison, told: Summary) -> Iterator[str]:

@@ -175,7 +175,11 @@ def go_on(told: Summary) -> str:
     """How to go on with a run that was cut short, or that used up its budget; else nothing."""
     kind = told.stopped.kind if told.stopped is not None else ""
     limit = LIMITS["iterations"] if no_step_left(told) else LIMITS.get(kind, "")
-    more = _whole(2 * told.budget[limit]) if limit in told.budget else None
+    more = None
+    if limit in told.budget:
+        twice = 2 * told.budget[limit]
+        # a whole number without a point, which a spec may insist on
+        more = int(twice) if twice == int(twice) else twice
     if not told.resumable and more is None:
         return ""
     called = {"function": "optimize", COMPARE: "" if told.spec else "compare"}.get(told.recipe)
@@ -192,11 +196,6 @@ def no_step_left(told: Summary) -> bool:
     """Whether a resume could do nothing, as every iteration is used and judged."""
     most = told.budget.get("max_iterations")
     return most is not None and len(told.steps) >= most and not told.open
-
-
-def _whole(number: float) -> float | int:
-    """A whole number without a point, which a spec may insist on."""
-    return int(number) if number == int(number) else number
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,14 +284,11 @@ def questions(told: Summary) -> Iterator[tuple[str, str, str]]:
     if found.simpler:
         heard = f"{count(found.simpler, 'simpler text')}: {found.simpler_kept} kept"
         yield "simpler, and no worse?", f"{cases.get('holdout', 0)} holdout", heard
-    proofs = "; ".join(found.proofs) or _no_proof(told)
+    waits = told.leading is not None or not told.stopped
+    proofs = "; ".join(found.proofs) or ("not asked yet" if waits else "nothing to prove")
     yield "better for cases like these?", proof_cases, proofs
     if cases.get("test"):
         yield "by how much?", f"{cases['test']} test, sealed till then", told.claim or "not asked"
-
-
-def _no_proof(told: Summary) -> str:
-    return "not asked yet" if told.leading is not None or not told.stopped else "nothing to prove"
 
 
 def leads(steps: Sequence[StepLine], seed: float | None) -> dict[int, float | None]:

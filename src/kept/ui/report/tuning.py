@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from kept.core.containers import Log
 from kept.core.plan import GATE_WHY
-from kept.core.proposal import DROPPED_CITATIONS, USELESS, ClosedStep
+from kept.core.proposal import DROPPED_CITATIONS, USELESS
 from kept.core.schedules.coordinate import BASELINE, Phase, end_of, phase_of, trials_of
 from kept.core.text import count, one_line
 from kept.recipes.agent_config.outputs.trials import Trial, Trials, candidate_path
@@ -62,20 +62,13 @@ def phase_exits(run: Run) -> dict[str, str]:
         for row in rows
     }
     found: dict[str, str] = {}
-    for label in _labels(run.state.closed):
-        steps = trials_of(_until(run.state.closed, label), label)
+    closed = run.state.closed
+    labels = (step.turn.phase for step in closed)
+    for label in dict.fromkeys(label for label in labels if "/" in label):
+        last = max(n for n, step in enumerate(closed) if step.turn.phase == label)
+        steps = trials_of(Log(closed[: last + 1]), label)
         found[label] = end_of(phases[phase_of(label)], steps) or exit_reason(run)
     return found
-
-
-def _labels(closed: Sequence[ClosedStep]) -> list[str]:
-    labels = (step.turn.phase for step in closed)
-    return list(dict.fromkeys(label for label in labels if "/" in label))
-
-
-def _until(closed: Sequence[ClosedStep], label: str) -> Log[ClosedStep]:
-    last = max(n for n, step in enumerate(closed) if step.turn.phase == label)
-    return Log(closed[: last + 1])
 
 
 def trials_in(run: Run) -> Trials:
@@ -189,7 +182,11 @@ def _summary(run: Run, told: Summary, known: Trials, best: Trial | None) -> Iter
         yield f"* {split} loss {_change_of(before, after)}" + (f"; {drawn}" if drawn else "")
     tried = [t for t in known.rows if t.phase != BASELINE]
     accepted = sum(t.accepted for t in tried)
-    yield f"* {count(len(tried), 'trial')}, {accepted} accepted; gate `{told.gate}`" + _sweeps(run)
+    sweeps = ""
+    if run.state.fact("gate") == "sigma":
+        optimizer = cast("dict[str, Any]", run.fact("optimizer") or {})
+        sweeps = f", {count(int(optimizer.get('repeats', 1)), 'sweep')} a trial"
+    yield f"* {count(len(tried), 'trial')}, {accepted} accepted; gate `{told.gate}`{sweeps}"
     if why := run.fact(GATE_WHY):
         yield f"* why `{told.gate}`: {why}"
     for one in unused_replies(known):
@@ -200,23 +197,12 @@ def _summary(run: Run, told: Summary, known: Trials, best: Trial | None) -> Iter
         leading = made_by(known, run.state.incumbent)
         number = f" (trial {leading.number})" if leading else ""
         yield f"* what leads{number} is not proven for new cases, and is not `best.yaml`"
-    yield f"* exit: `{exit_reason(run)}`" + _said(run)
+    stopped = run.state.stopped
+    yield f"* exit: `{exit_reason(run)}`" + (f", {stopped.message}" if stopped else "")
     for name, why in phase_exits(run).items():
         yield f"  * {name}: `{why}`"
     rollouts = count(told.spend.rollouts, "rollout")
     yield f"* {duration(told.elapsed)}, ${told.spend.usd:.4f}, {rollouts}"
-
-
-def _sweeps(run: Run) -> str:
-    if run.state.fact("gate") != "sigma":
-        return ""
-    told = cast("dict[str, Any]", run.fact("optimizer") or {})
-    return f", {count(int(told.get('repeats', 1)), 'sweep')} a trial"
-
-
-def _said(run: Run) -> str:
-    stopped = run.state.stopped
-    return f", {stopped.message}" if stopped else ""
 
 
 def _change_of(before: float | None, after: float | None) -> str:

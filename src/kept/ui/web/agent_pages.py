@@ -170,11 +170,6 @@ def _axes(record: AgentRun) -> Iterator[Axis]:
         yield Axis(text, meter(used.usd / most.usd if most.usd else 1.0, f"{text} used"))
 
 
-def files_shown(files: Mapping[str, bytes], declared: frozenset[str]) -> list[Left]:
-    """What was delivered, as far as a page shows it."""
-    return [_left(path, files[path], path in declared) for path in sorted(files)]
-
-
 def _left(path: str, data: bytes, declared: bool) -> Left:
     try:
         text = data.decode("utf-8")
@@ -191,7 +186,9 @@ def agent_body(run: Run, told: Glance, asked: Asked) -> View:
     if record is None:
         return {"told": None, "files": []}
     named = frozenset(one.path for one in record.deliverables if one.declared)
-    return {"told": told_of(record), "files": files_shown(delivered_by(run), named)}
+    files = delivered_by(run)
+    shown = [_left(path, files[path], path in named) for path in sorted(files)]
+    return {"told": told_of(record), "files": shown}
 
 
 def headline(run: Run, told: Glance) -> str:
@@ -334,15 +331,14 @@ def now_of(run: Run, told: Glance) -> Now | None:
 
 def step(run: Run, number: int, view: View) -> View:
     """A step as an iteration, with its story."""
-    story = story_of(run, number) or story_of(run, _ran_in(run, number))
+    story = story_of(run, number)
+    if not story:
+        # an iteration that was only judged again here: of the step in which it ran
+        steps = [*run.state.closed, *run.state.open]
+        turns = {one.step: (one.turn.proposer, one.turn.number) for one in steps}
+        same = (one for one in turns if turns[one] == turns.get(number))
+        story = story_of(run, min(same, default=number))
     return {**view, "story": story}
-
-
-def _ran_in(run: Run, number: int) -> int:
-    """The step in which an iteration ran, where this one only judged it again."""
-    steps = [*run.state.closed, *run.state.open]
-    turns = {one.step: (one.turn.proposer, one.turn.number) for one in steps}
-    return min((one for one in turns if turns[one] == turns.get(number)), default=number)
 
 
 def story_of(run: Run, step: int) -> Told | None:

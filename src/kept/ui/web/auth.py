@@ -59,7 +59,8 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         answer = _Answer(send)
-        headers = _headers(scope["headers"])
+        pairs: Iterable[tuple[bytes, bytes]] = scope["headers"]
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
         refusal = self._refusal(scope, headers)
         if refusal is not None:
             await answer.text(*refusal)
@@ -122,10 +123,6 @@ class _Answer:
         headers.append((b"content-length", str(len(body)).encode()))
         await self.guarded({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
-
-
-def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
 
 
 class Refused(KeptError):

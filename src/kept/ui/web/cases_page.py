@@ -337,7 +337,12 @@ def compare_view(sides: Sequence[Side]) -> dict[str, object]:
     """All that the page shows."""
     names = list(dict.fromkeys(name for side in sides for name, _ in side.facts))
     tables = [dict(side.facts) for side in sides]
-    differ = config_differences([side.told for side in sides])
+    begun = [side.told.begun for side in sides]
+    flats = [_flat({**one.facts, "inputs": dict(one.inputs)}) for one in begun]
+    keys = dict.fromkeys(name for flat in flats for name in flat)
+    values = [(name, [flat.get(name, "–") for flat in flats]) for name in keys]
+    # facts and inputs that are not the same, each with its value in every run
+    differ = [row for row in values if len(set(row[1])) > 1]
     return {
         "sides": sides,
         "figures": [(name, [table.get(name, "–") for table in tables]) for name in names],
@@ -347,14 +352,6 @@ def compare_view(sides: Sequence[Side]) -> dict[str, object]:
         ],
         "against": [_against(sides[0], side) for side in sides[1:]],
     }
-
-
-def config_differences(runs: Sequence[Glance]) -> list[tuple[str, list[str]]]:
-    """Facts and inputs that are not the same, each with its value in every run."""
-    flats = [_flat({**told.begun.facts, "inputs": dict(told.begun.inputs)}) for told in runs]
-    names = dict.fromkeys(name for flat in flats for name in flat)
-    rows = [(name, [flat.get(name, "–") for flat in flats]) for name in names]
-    return [(name, values) for name, values in rows if len(set(values)) > 1]
 
 
 def _flat(value: object, path: str = "") -> dict[str, str]:

@@ -131,7 +131,10 @@ class Path(NamedTuple):
 
 def path_of(told: Glance) -> Path:
     """The measured candidates of a run and the staircase of its incumbents."""
-    seed, minimize = _seed_value(told), told.direction == "minimize"
+    known = {t.purpose: t.loss for t in told.told(told.seed) if t.failed < t.asked}
+    order = ("decide", "promote", "measure", "screen", "test")
+    seed = told.value(next((known[p] for p in order if known.get(p) is not None), None))
+    minimize = told.direction == "minimize"
     now = seed
     stairs = [(0, seed)] if seed is not None else []
     points: list[Point] = []
@@ -147,12 +150,6 @@ def path_of(told: Glance) -> Path:
             now = value
             stairs.append((row.step, value))
     return Path(tuple(points), tuple(stairs), seed)
-
-
-def _seed_value(told: Glance) -> float | None:
-    known = {t.purpose: t.loss for t in told.told(told.seed) if t.failed < t.asked}
-    order = ("decide", "promote", "measure", "screen", "test")
-    return told.value(next((known[p] for p in order if known.get(p) is not None), None))
 
 
 def measured_loss(row: StepRow) -> float | None:

@@ -412,12 +412,15 @@ def add_experiments(app: FastAPI, site: Site) -> None:
     def experiments() -> HTMLResponse:
         home = site.runs.home
         own = {folder.name for folder in home.folders()}
+        shown = experiments_view(home)
+        found = [one for task in tasks_of(home) for one in task_documents(task)]
         return site.page(
             "experiments.html",
             title="experiments",
-            shown=experiments_view(home),
+            shown=shown,
             own=own,
-            attempts=_attempts(site),
+            # of every attempt of a task's refinements, the refinement and its step
+            attempts=attempt_steps(found, site.seeds.all_refinements()),
             registries=registries(home),
         )
 
@@ -437,12 +440,6 @@ def add_experiments(app: FastAPI, site: Site) -> None:
     @app.get("/api/prompts")
     def artifacts() -> list[Mapping[str, object]]:
         return [_json(one) for one in registries(site.runs.home)]
-
-
-def _attempts(site: Site) -> Mapping[str, tuple[str, int]]:
-    """Of every attempt of a task's refinements, the refinement and its step."""
-    found = [one for task in tasks_of(site.runs.home) for one in task_documents(task)]
-    return attempt_steps(found, site.seeds.all_refinements())
 
 
 def _json(one: Registry) -> Mapping[str, object]:

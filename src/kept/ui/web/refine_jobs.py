@@ -125,19 +125,19 @@ class Store:
 
 def problems_in(error: ValidationError) -> list[str]:
     """What is wrong, a line each, by the names that a form has."""
-    return [f"{_place(one['loc'])}: {_words(one['msg'])}" for one in error.errors()]
+    problems: list[str] = []
+    for one in error.errors():
+        words = one["msg"].removeprefix("Value error, ")
+        if one["msg"].startswith("String should match pattern"):
+            words = "that is no name of a model; write provider/model, as in openai/gpt-5-mini"
+        problems.append(f"{_place(one['loc'])}: {words}")
+    return problems
 
 
 def _place(loc: tuple[Any, ...]) -> str:
     names = {"refinement_default_iterations": "iterations"}
     parts = [names.get(str(one), str(one).removeprefix("refinement_")) for one in loc]
     return " ".join(part.replace("_", " ") for part in parts) or "the form"
-
-
-def _words(message: str) -> str:
-    if message.startswith("String should match pattern"):
-        return "that is no name of a model; write provider/model, as in openai/gpt-5-mini"
-    return message.removeprefix("Value error, ")
 
 
 WAIT = 60.0
@@ -256,7 +256,11 @@ def _alone(place: Path, folder: Path) -> Generator[None]:
 
 def _ended(seed: Seed, started: Started) -> str | None:
     """The session of one that has ended already; raises `Refused` where it never began."""
-    out, err = (_read(one) for one in (started.out, started.err))
+    texts: list[str] = []
+    for file in (started.out, started.err):
+        file.seek(0)
+        texts.append(file.read(100_000).decode("utf-8", "replace"))
+    out, err = texts
     try:
         told: dict[str, Any] = json.loads(out)
         started.session = Path(told["session"]).stem
@@ -266,11 +270,6 @@ def _ended(seed: Seed, started: Started) -> str | None:
         message, _, hint = started.said.removeprefix("error: ").partition("\n\nhint: ")
         raise Refused(409, message, hint=hint or None) from None
     return started.session
-
-
-def _read(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read(100_000).decode("utf-8", "replace")
 
 
 def _spawn(seed: Seed, wanted: Wanted, home: Path) -> Started:

@@ -169,7 +169,8 @@ class Seeds:
         return [
             Refining(folder.name, folder, begun.asked.session)
             for folder, begun in self._refinements()
-            if _same(Path(begun.asked.run), seed.folder)
+            if (run := Path(begun.asked.run)) == seed.folder
+            or run.resolve() == seed.folder.resolve()
         ]
 
     def all_refinements(self) -> list[Refining]:
@@ -219,10 +220,6 @@ def _session_file(asked: Refinement) -> Path | None:
         return sessions_of(asked.task) / f"{asked.session}.json"
     except SetupError:
         return None  # the experiment was deleted
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one == other or one.resolve() == other.resolve()
 
 
 def _obstacle_elsewhere(folder: Path) -> str:
@@ -389,13 +386,14 @@ def attempt_steps(found: Iterable[Document], of: Sequence[Refining]) -> dict[str
 def _refinement_of(one: Document, of: Sequence[Refining]) -> Refining | None:
     """The refinement that a session is of, where that is a run of this home."""
     id_ = text_in(one.told.get("session_id"))
-    mine = (each for each in of if each.session == id_)
-    return next((each for each in mine if each.file is None or _alike(each.file, one.path)), None)
-
-
-def _alike(one: Path, other: Path) -> bool:
-    # a project may have been moved since: then only one of two sessions of that name is there
-    return one.resolve() == other.resolve() or not one.exists()
+    for each in of:
+        file = each.file
+        # a project may have been moved since: then only one of two sessions of that name is there
+        if each.session == id_ and (
+            file is None or file.resolve() == one.path.resolve() or not file.exists()
+        ):
+            return each
+    return None
 
 
 def task_best_manifest(found: Sequence[Document]) -> Row | None:
@@ -447,21 +445,16 @@ def best_shown(folder: Path, found: Sequence[Document] = ()) -> BestShown | None
         folder = next((one.task.folder for one in found if one.task is not None), folder)
     if told is None:
         return None
+    place = folder / BEST
+    held = files_below(place) if place.is_dir() else {}
     return BestShown(
         text_in(told.get("best_run_id")),
         text_in(told.get("session_id")),
         first_number(told.get("best_loss")),
         first_number(told.get("seed_loss")),
-        tuple(best_files(folder)),
-        str(folder / BEST),
+        tuple(path for path in held if path not in (MANIFEST, MANIFEST_ASIDE)),
+        str(place),
     )
-
-
-def best_files(folder: Path) -> list[str]:
-    """What BEST holds."""
-    place = folder / BEST
-    held = files_below(place) if place.is_dir() else {}
-    return [path for path in held if path not in (MANIFEST, MANIFEST_ASIDE)]
 
 
 def shown(one: Document, of: Sequence[Refining]) -> Shown:
@@ -505,6 +498,9 @@ def _state(stop: str, completed: str, mine: Refining | None) -> str:
 def _tried(row: Mapping[str, Any], best: int, ours: bool) -> Tried:
     k = first_number(row.get("k"))
     parts = {name: first_number(one) for name, one in part(row, "loss_breakdown").items()}
+    step = first_number(row.get("step"))
+    if step is None and k is not None:
+        step = k - 1  # a session of old does not say it: where it will have run
     return Tried(
         f"{k:g}" if k is not None else "?",
         text_in(row.get("run_id")),
@@ -516,13 +512,5 @@ def _tried(row: Mapping[str, Any], best: int, ours: bool) -> Tried:
         {name: one for name, one in parts.items() if one is not None},
         k is not None and k == best,
         first_number(row.get("measured_loss")),
-        _step(row, k) if ours else None,
+        int(step) if ours and step is not None and step >= 0 else None,
     )
-
-
-def _step(row: Mapping[str, Any], k: float | None) -> int | None:
-    """Where it was judged; in a session of old, which does not say so, where it will have run."""
-    step = first_number(row.get("step"))
-    if step is None and k is not None:
-        step = k - 1
-    return int(step) if step is not None and step >= 0 else None

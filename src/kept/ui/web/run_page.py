@@ -3,7 +3,7 @@
 How runs of one recipe are shown: what a row of `kinds` is made of.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -103,6 +103,8 @@ def overview(told: Glance, links: Links) -> dict[str, object]:
     """Charts and figures."""
     first, last = told.values
     gain = told.gain
+    # the chance of error that the tests to come may still risk; none where no gate says
+    risks = (r.numbers["alpha_left"] for r in reversed(told.rows) if "alpha_left" in r.numbers)
     return {
         "headline": headline(told),
         "seed_value": first,
@@ -117,7 +119,7 @@ def overview(told: Glance, links: Links) -> dict[str, object]:
         "claim": claim.reason if (claim := _claim_row(told)) else "",
         **pictures(told, links),
         "limits": limits(told),
-        "alpha": alpha_left(told.rows),
+        "alpha": next(risks, None),
         "facts": facts(told),
         "open": told.open,
     }
@@ -189,19 +191,16 @@ def _claim_row(told: Glance) -> StepRow | None:
     return last if last is not None and last.candidate == told.best else None
 
 
-def alpha_left(rows: Sequence[StepRow]) -> float | None:
-    """The chance of error that the tests to come may still risk; None where no gate says."""
-    said = (row.numbers["alpha_left"] for row in reversed(rows) if "alpha_left" in row.numbers)
-    return next(said, None)
-
-
 def limits(told: Glance) -> list[Mapping[str, object]]:
     """Each limit of the budget, and how much of it is used."""
     given = told.begun.facts.get("budget")
     budget = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
     spend = told.spend
+    most = budget.get("max_iterations")
+    # merges and the test at the end may come after the limit, and do not count against it
+    steps = min(len(told.rows), most) if isinstance(most, int) else len(told.rows)
     used: dict[str, tuple[float, str, Callable[[float], str]]] = {
-        "max_iterations": (_iterations(told, budget), "iterations", thousands),
+        "max_iterations": (steps, "iterations", thousands),
         "max_minutes": (told.elapsed / 60, "minutes", _minutes),
         "max_usd": (spend.usd, "", money),
         "max_rollouts": (spend.rollouts, "rollouts", thousands),
@@ -213,12 +212,6 @@ def limits(told: Glance) -> list[Mapping[str, object]]:
             text = f"{words(value)} of {words(limit)} {unit}".strip()
             found.append({"words": text, "bar": meter(value / limit, f"{text} used")})
     return found
-
-
-def _iterations(told: Glance, budget: Mapping[str, Any]) -> float:
-    """Steps that count against the limit; merges and the test at the end may come after it."""
-    most = budget.get("max_iterations")
-    return min(len(told.rows), most) if isinstance(most, int) else len(told.rows)
 
 
 def _minutes(value: float) -> str:

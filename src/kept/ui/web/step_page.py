@@ -196,7 +196,7 @@ def step_view(run: Run, told: Glance, step: int, links: Links) -> dict[str, obje
         "race": race_of(detail.rollouts, closed, told),
         "spend": row.spend,
         "took": row.closed - row.opened,
-        "cases": _cases(detail.rollouts),
+        "cases": list(dict.fromkeys(one.job.case_id for one in detail.rollouts))[:500],
     }
 
 
@@ -341,10 +341,6 @@ def race_of(
     }
 
 
-def _cases(rollouts: Sequence[StepRollout]) -> list[str]:
-    return list(dict.fromkeys(one.job.case_id for one in rollouts))[:500]
-
-
 def open_words(detail: StepDetail) -> str:
     """What an open step is at."""
     if not detail.reply:
@@ -413,7 +409,9 @@ def _said(item: TraceItem) -> Said:
     if item.role == "tool":
         title = f"tool {data.get('name', '')}".strip()
     if item.role == "metric":
-        title = _measure(data)
+        score = data.get("score")
+        value = f"{score:.3g}" if isinstance(score, int | float) else "not measured"
+        title = f"measured {data.get('metric', '')} {value}"
     shown = ("tool_calls", "name", "wrong", FINAL)
     rest = {name: value for name, value in data.items() if name not in shown}
     return Said(
@@ -439,9 +437,3 @@ def _uses(calls: object) -> tuple[Use, ...]:
             words = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
             found.append(Use(str(given.get("name", "")), words))
     return tuple(found)
-
-
-def _measure(data: Mapping[str, Any]) -> str:
-    score = data.get("score")
-    value = f" {score:.3g}" if isinstance(score, int | float) else " not measured"
-    return f"measured {data.get('metric', '')}{value}"

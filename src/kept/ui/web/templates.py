@@ -67,7 +67,10 @@ def money(usd: float) -> str:
         return "none known"
     if usd >= 100:
         return f"${usd:,.0f}"
-    return f"${usd:.2f}" if usd >= 1 else f"${_significant(usd, 2)}"
+    if usd >= 1:
+        return f"${usd:.2f}"
+    # two digits that say something
+    return f"${usd:.{max(2, 1 - math.floor(math.log10(usd)))}f}"
 
 
 def paid(usd: float) -> str:
@@ -122,10 +125,6 @@ def _plain(value: float, places: int) -> str:
     return (
         shown.removeprefix("-") if float(shown.replace(",", "")) == 0 else shown.replace("-", "−")
     )
-
-
-def _significant(value: float, digits: int) -> str:
-    return f"{value:.{max(2, digits - 1 - math.floor(math.log10(value)))}f}"
 
 
 def _segment(text: str) -> str:
