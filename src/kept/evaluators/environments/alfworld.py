@@ -39,7 +39,6 @@ from kept.evaluators.environments.base import (
 from kept.evaluators.environments.datasets import (
     SUFFIXES,
     Fields,
-    Row,
     as_items,
     item,
     rows_in,
@@ -236,7 +235,11 @@ class AlfWorld(Environment):
         if path.is_file() and path.name == GAME:
             games = [path]
         if games:
-            return [one for game in games if (one := _item(game)) is not None]
+            found: list[Item] = []
+            for game in filter(_is_played, games):
+                trial, task = game.parent.name, game.parent.parent.name
+                found.append(Item(Case(f"{task}/{trial}", _data(game)), f"{game}:1"))
+            return found
         if path.is_dir() and not any(one.suffix in SUFFIXES for one in path.iterdir()):
             raise SetupError(f"there is no {GAME} in {path}")
         fields = Fields()
@@ -253,7 +256,7 @@ class AlfWorld(Environment):
                 hint = "`alfworld-download` gets the games; `env.data_root` is where they lie"
                 fields.wrong(row, f"there is no game `{file}` in {places[1]}", hint)
                 continue
-            yield item(row, _data(game), prefix=_named(row))
+            yield item(row, _data(game), prefix=Path(file).parent.name)
 
     def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
         """Games of rows that ALFWorld would not have played: of folders they are not read."""
@@ -286,14 +289,6 @@ class AlfWorld(Environment):
         self._players.close()
 
 
-def _item(game: Path) -> Item | None:
-    """A game as a case; None for one that ALFWorld itself would not have played."""
-    trial, task = game.parent.name, game.parent.parent.name
-    if not _is_played(game):
-        return None
-    return Item(Case(f"{task}/{trial}", _data(game)), f"{game}:1")
-
-
 def _is_played(game: Path) -> bool:
     """False for a game that cannot be solved, or is of a kind that ALFWorld leaves out."""
     task = game.parent.parent.name
@@ -316,7 +311,3 @@ def _text(game: Path) -> str:
         return game.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SetupError(f"cannot read {game}: {error}") from error
-
-
-def _named(row: Row) -> str:
-    return Path(str(row.data["gamefile"])).parent.name

@@ -143,7 +143,9 @@ def choices_of(question: str) -> list[Choice]:
         return []
     block = question[heads[-1].end() :]
     found = [*_in_order(block, _LINE)]
-    return found if len(found) > 1 else _two([*_in_order(block, _INLINE)])
+    if len(found) < 2:
+        found = [*_in_order(block, _INLINE)]
+    return found if len(found) > 1 else []
 
 
 def _in_order(block: str, pattern: re.Pattern[str]) -> Iterator[Choice]:
@@ -155,10 +157,6 @@ def _in_order(block: str, pattern: re.Pattern[str]) -> Iterator[Choice]:
     for n, mark in enumerate(marks, 1):
         end = marks[n].start() if n < len(marks) else len(block)
         yield Choice(mark[1], block[mark.end() : end].strip())
-
-
-def _two(found: list[Choice]) -> list[Choice]:
-    return found if len(found) > 1 else []
 
 
 def _spelt(text: str) -> str:

@@ -28,7 +28,7 @@ What a config says of an environment, whatever its spelling.
 The skills that environments begin with, one Markdown file each; and skills of a user's.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -533,7 +533,14 @@ def skill_at(path: Path, settings: EnvSettings) -> Read:
         message = f"there is no skill in {path}" if path.is_dir() else f"there is no {path}"
         hint = f"give a file, or a folder with a {SKILL}"
         raise SpecError([settings.problem("skill_init", message, hint)])
-    found = sorted(_files(path), key=lambda one: (one != path / SKILL, one))
+    # what is hidden, or was left by a run of its scripts, is no part of a skill
+    files_there = (
+        one
+        for one in path.rglob("*")
+        if one.is_file()
+        and not any(part.startswith(".") or part == CACHE for part in one.relative_to(path).parts)
+    )
+    found = sorted(files_there, key=lambda one: (one != path / SKILL, one))
     if len(found) > MAX_FILES:
         message = f"{path} has {len(found)} files, over {MAX_FILES}"
         raise SpecError([settings.problem("skill_init", message)])
@@ -541,14 +548,6 @@ def skill_at(path: Path, settings: EnvSettings) -> Read:
     binary = [one for one in found[1:] if _is_binary(one)]
     texts = {names[one]: _text(one, settings) for one in found if one not in binary}
     return Read(texts, tuple(names[one] for one in binary))
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """Those of a skill: what is hidden, or was left by a run of its scripts, is none."""
-    for one in folder.rglob("*"):
-        parts = one.relative_to(folder).parts
-        if one.is_file() and not any(part.startswith(".") or part == CACHE for part in parts):
-            yield one
 
 
 def _is_binary(path: Path) -> bool:

@@ -5,7 +5,7 @@ rollout, and so is what it could go on from, where a probe may want that. An exe
 of the journal: one that arrived is not done again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kept.core.artifact import Candidate
@@ -161,11 +161,10 @@ def _probed(task: str, probing: Probing, *, resumed: bool) -> str:
         return probing.instruction
     if not probing.before:
         return f"{task}\n\n{probing.instruction}"
-    done = "\n".join(_said(item) for item in probing.before if item.role not in ("system", "user"))
+    lines: list[str] = []
+    for item in probing.before:
+        if item.role not in ("system", "user"):
+            command = f"$ {item.data[COMMAND]}\n" if COMMAND in item.data else ""
+            lines.append(f"[{item.role}] {command}{item.text}")
+    done = "\n".join(lines)
     return f"{task}\n\nSo far you have done this:\n\n{done}\n\n{probing.instruction}"
-
-
-def _said(item: TraceItem) -> str:
-    data: Mapping[str, object] = item.data
-    what = f"$ {data[COMMAND]}\n" if COMMAND in data else ""
-    return f"[{item.role}] {what}{item.text}"

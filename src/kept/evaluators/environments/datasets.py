@@ -264,7 +264,11 @@ class Parted:
         cases = self.whole or self.cases
         below = self.fixed or out_root
         for split in SPLITS:
-            rows = [{"id": case.id, **_row(case)} for case in cases.of(split)]
+            rows: list[dict[str, Any]] = []
+            for case in cases.of(split):
+                data = case.data
+                row = cast("dict[str, Any]", data) if isinstance(data, dict) else {"data": data}
+                rows.append({"id": case.id, **row})
             _put(folder / FOLDERS[split][0] / ITEMS, rows, below)
         # last: with it, all of it is there
         _put(folder / MANIFEST, self.manifest, below)
@@ -273,7 +277,8 @@ class Parted:
 
 def part(env: Environment, settings: EnvSettings) -> Parted:
     """The cases of a config, limited as it says; a `SpecError` with all that is wrong."""
-    parted = _by_folder(env, settings) if _is_folder(settings) else _by_ratio(env, settings)
+    by_folder = settings.split_mode == "split_dir"
+    parted = _by_folder(env, settings) if by_folder else _by_ratio(env, settings)
     cases = parted.cases
     size = settings.train_size
     if size and size != len(cases.train):
@@ -288,10 +293,6 @@ def part(env: Environment, settings: EnvSettings) -> Parted:
         cases.test[: settings.test_env_num or None],
     )
     return replace(parted, cases=limited, whole=cases)
-
-
-def _is_folder(settings: EnvSettings) -> bool:
-    return settings.split_mode == "split_dir"
 
 
 def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
@@ -457,11 +458,6 @@ def _parted(found: Mapping[Split, Sequence[Item]], env: Environment) -> Iterator
                     break
 
 
-def _row(case: Case) -> Mapping[str, Any]:
-    data = case.data
-    return cast("dict[str, Any]", data) if isinstance(data, dict) else {"data": data}
-
-
 def _put(path: Path, value: object, below: Path) -> None:
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
     try:
@@ -514,7 +510,9 @@ class Fields:
         name = next((one for one in names if row.data.get(one) is not None), None)
         if name is None:
             words = " or ".join(f"`{one}`" for one in names)
-            self.wrong(row, f"there is no {words}", IDS_ALONE if _is_listed(row) else None)
+            # published lists of ids have a manifest
+            listed = (row.path.parent.parent / MANIFEST).is_file()
+            self.wrong(row, f"there is no {words}", IDS_ALONE if listed else None)
             return None
         value = row.data[name]
         if not isinstance(value, str) or not value.strip():
@@ -531,13 +529,17 @@ class Fields:
             return None
         value: object = row.data[name]
         given = cast("list[object]", value) if isinstance(value, list) else [value]
-        plain = [_said(one) for one in given]
-        if not plain or any(one is None for one in plain):
+        plain = [
+            str(one).strip()
+            for one in given
+            if isinstance(one, str | int | float) and not isinstance(one, bool)
+        ]
+        if not given or len(plain) != len(given) or not all(plain):
             self.wrong(
                 row, f"`{name}` is {_kind(row.data[name])}, where a text or a list was expected"
             )
             return None
-        return [one for one in plain if one is not None]
+        return plain
 
     def wrong(self, row: Row, message: str, hint: str | None = None) -> None:
         """Something is the matter with a row; of one hint for many rows the first has it."""
@@ -570,18 +572,6 @@ def item(row: Row, data: dict[str, Any], prefix: str = "", names: Sequence[str] 
 def values(case: Case) -> dict[str, Any]:
     """The fields of a case of an environment."""
     return cast("dict[str, Any]", case.data)
-
-
-def _is_listed(row: Row) -> bool:
-    """True for a row of a split that has a manifest, as published lists of ids have."""
-    return (row.path.parent.parent / MANIFEST).is_file()
-
-
-def _said(value: object) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    text = str(value).strip()
-    return text or None
 
 
 def _kind(value: object) -> str:

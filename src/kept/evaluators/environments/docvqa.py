@@ -6,6 +6,7 @@ official file of version 1.0 (`questionId`, `question`, `answers`, `image`).
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,14 +73,14 @@ class DocVqa(TurnOptions):
             golds = _golds(fields, row)
             if given is None:
                 continue
-            question, page = _parted(given)
-            named = row.data.get("image_path") or row.data.get("image") or page
+            question, _, page = given.partition(PAGE_MARK)
+            named = row.data.get("image_path") or row.data.get("image") or page.strip()
             picture = find_picture(fields, row, named, self.data_root)
             if picture is None or golds is None:
                 continue
             kind = str(row.data.get("topic") or row.data.get("category") or "docvqa")
-            data: dict[str, object] = {"question": question, "answers": golds, "image": picture}
-            yield item(row, {**data, "topic": kind}, names=("questionId", *IDS))
+            data: dict[str, object] = {"question": question.strip(), "answers": golds}
+            yield item(row, {**data, "image": picture, "topic": kind}, names=("questionId", *IDS))
 
     def pose(self, case: Case) -> Posed:
         """The question, and behind it the page."""
@@ -139,29 +140,19 @@ def _normal(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def _parted(question: str) -> tuple[str, str]:
-    """A question without the path of its page, and that path."""
-    text, _, page = question.partition(PAGE_MARK)
-    return text.strip(), page.strip()
-
-
 def _golds(fields: Fields, row: Row) -> Sequence[str] | None:
     """The expected answers; one column may hold a list as Python writes it."""
     for name in ("answers", "answer", "ground_truth"):
         value = row.data.get(name)
         if isinstance(value, str) and value.strip().startswith("["):
-            return fields.texts(replaced(row, name, _literal(value)), (name,))
+            said: object = value
+            if len(value) <= MOST_LITERAL:
+                with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                    said = ast.literal_eval(value.strip())
+            return fields.texts(replaced(row, name, said), (name,))
     return fields.texts(row, ("answers", "answer", "ground_truth"))
 
 
 def replaced(row: Row, name: str, value: object) -> Row:
     """A row with another value."""
     return replace(row, data={**row.data, name: value})
-
-
-def _literal(text: str) -> object:
-    """What a Python list says; the text itself where it is none."""
-    try:
-        return ast.literal_eval(text.strip()) if len(text) <= MOST_LITERAL else text
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text

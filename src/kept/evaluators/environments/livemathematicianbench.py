@@ -111,9 +111,18 @@ class LiveMathematicianBench(TurnOptions):
                     continue
                 choices, right = found
                 data: dict[str, Any] = {"question": question, "choices": choices}
-                data |= {"correct_choice": right, "theorem_type": _kinds(row)}
+                kinds: Any = row.data.get("theorem_type")
+                if not isinstance(kinds, list):
+                    kinds = [kinds] if kinds else []
+                data["correct_choice"] = right
+                data["theorem_type"] = [str(kind) for kind in cast("list[Any]", kinds)]
                 data |= {name: str(row.data.get(name) or "") for name in ("theorem", "sketch")}
-                yield Item(Case(_id(row), data), row.where)
+                month, number = row.data.get("month"), row.data.get("no")
+                if month is None or row.data.get("id") is not None:
+                    name = id_of(row)
+                else:
+                    name = f"{month}:{row.number if number is None else number}"
+                yield Item(Case(name, data), row.where)
 
     def pose(self, case: Case) -> Posed:
         """The question and its choices."""
@@ -278,17 +287,3 @@ def _place(choices: Sequence[Choice], wanted: Choice) -> int | None:
             return at
     texts = [choice.text for choice in choices]
     return texts.index(wanted.text) if wanted.text in texts else None
-
-
-def _kinds(row: Row) -> list[str]:
-    value = row.data.get("theorem_type")
-    if isinstance(value, list):
-        return [str(one) for one in cast("list[Any]", value)]
-    return [str(value)] if value else []
-
-
-def _id(row: Row) -> str:
-    month, number = row.data.get("month"), row.data.get("no")
-    if month is None or row.data.get("id") is not None:
-        return id_of(row)
-    return f"{month}:{row.number if number is None else number}"

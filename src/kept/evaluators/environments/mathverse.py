@@ -142,7 +142,10 @@ class MathVerse(TurnOptions, JudgeOptions):
             return None
         kind = str(row.data.get("question_type") or "")
         data: dict[str, Any] = {"question": question, "answer": golds, "problem_version": version}
-        data |= {"question_type": kind, "metadata": _subject(row)}
+        about = row.data.get("metadata")
+        held = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
+        subject = {name: str(held[name]) for name in ("subject", "subfield") if held.get(name)}
+        data |= {"question_type": kind, "metadata": subject}
         data |= {"image": picture} if picture else {}
         if asked := row.data.get("question_for_eval"):
             data["question_for_eval"] = str(asked)
@@ -276,9 +279,3 @@ def _labels(answer: str, data: Mapping[str, Any], *, several: bool) -> frozenset
 def _told(data: Mapping[str, Any]) -> str:
     """The question as text, also of the version that shows it in the picture."""
     return data["question"] or data.get("question_for_eval", "")
-
-
-def _subject(row: Row) -> dict[str, str]:
-    given = row.data.get("metadata")
-    held = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    return {name: str(held[name]) for name in ("subject", "subfield") if held.get(name)}

@@ -104,7 +104,9 @@ class Mmrb(TurnOptions):
                 names = ("source", "subtask", "question_type")
                 data |= {name: str(row.data.get(name) or "") for name in names}
                 if _is_fit(fields, row, data):
-                    yield Item(Case(_id(row), data), row.where)
+                    parts = (str(row.data.get(name, "")) for name in ("source", "subtask", "index"))
+                    numbered = row.data.get("index") is not None
+                    yield Item(Case(":".join(parts) if numbered else id_of(row), data), row.where)
 
     def _pictures(self, fields: Fields, row: Row) -> list[Picture] | None:
         """All pictures of a row in order; None, and a problem each, where one is missing."""
@@ -113,7 +115,12 @@ class Mmrb(TurnOptions):
         if not named:
             fields.wrong(row, "it has no pictures in `image_paths`")
             return None
-        found = [find_picture(fields, row, _beside(row, one), self.data_root) for one in named]
+        found: list[Picture | None] = []
+        for one in named:
+            # first beside the row's file: folders have pictures of the same names
+            place = row.path.parent / one if isinstance(one, str) else None
+            path = str(place.resolve()) if place is not None and place.is_file() else one
+            found.append(find_picture(fields, row, path, self.data_root))
         whole = [one for one in found if one is not None]
         return whole if len(whole) == len(found) else None
 
@@ -268,15 +275,3 @@ def _texts(row: Row) -> list[str]:
     if isinstance(given, list) and all(isinstance(one, str) for one in cast("list[Any]", given)):
         return [choice.text for choice in found]
     return [f"({choice.label}) {choice.text}" for choice in found]
-
-
-def _beside(row: Row, named: object) -> object:
-    """A path from the row's file, where it is one: folders have pictures of the same names."""
-    place = row.path.parent / named if isinstance(named, str) else None
-    return str(place.resolve()) if place is not None and place.is_file() else named
-
-
-def _id(row: Row) -> str:
-    if row.data.get("index") is None:
-        return id_of(row)
-    return ":".join(str(row.data.get(name, "")) for name in ("source", "subtask", "index"))

@@ -105,14 +105,19 @@ def token_f1(answer: str, gold: str) -> float:
 
 def official(answer: str, gold: str, tolerance: float = 0.0) -> bool:
     """Agree by the published rule."""
-    if not _is_direct(answer):
+    # one line that is not too long, and that does not give up
+    lines = [line for line in answer.splitlines() if line.strip()]
+    given_up = "unable to determine" in answer.lower()
+    if len(lines) != 1 or len(answer.strip()) > LONGEST or given_up:
         return False
     wanted, said = numbers_in(gold), numbers_in(answer)
     if not wanted:
         return not said and _bare(answer) == _bare(gold)
     if _MARKUP.search(answer):
         return False
-    said = _without_years(said, wanted, gold)
+    # years count only where a year, or a text with one, is expected
+    if not any(number.is_year for number in wanted) and not (len(wanted) == 1 and _beside(gold)):
+        said = [number for number in said if not number.is_year]
     near = _nearness(tolerance)
     if _is_list(gold, wanted):
         if _splits(answer, [number.value for number in wanted], near):
@@ -149,19 +154,6 @@ def _nearness(tolerance: float) -> Nearness:
 def _same(wanted: Number, said: Number, near: Nearness) -> bool:
     units = not wanted.unit or not said.unit or wanted.unit == said.unit
     return units and near(wanted.value, said.value)
-
-
-def _is_direct(answer: str) -> bool:
-    """One line that is not too long, and that does not give up."""
-    lines = [line for line in answer.splitlines() if line.strip()]
-    given_up = "unable to determine" in answer.lower()
-    return len(lines) == 1 and len(answer.strip()) <= LONGEST and not given_up
-
-
-def _without_years(said: Sequence[Number], wanted: Sequence[Number], gold: str) -> list[Number]:
-    """The numbers of an answer without years, unless a year, or a text with one, is expected."""
-    count = any(number.is_year for number in wanted) or (len(wanted) == 1 and bool(_beside(gold)))
-    return [number for number in said if count or not number.is_year]
 
 
 def _is_list(gold: str, wanted: Sequence[Number]) -> bool:
@@ -330,7 +322,8 @@ class OfficeQa(Environment):
             data: dict[str, Any] = {"question": question, "source_files": named}
             data["answer"] = golds[0] if len(golds) == 1 else f"[{', '.join(golds)}]"
             data["source_docs"] = _listed(row.data.get("source_docs"))
-            data["category"] = _kind(row)
+            kind = row.data.get("category") or row.data.get("difficulty") or "officeqa"
+            data["category"] = str(kind)
             yield item(row, {**data, "documents": documents}, names=("uid", "id"))
 
     def pose(self, case: Case) -> Posed:
@@ -466,7 +459,3 @@ def _listed(value: object) -> list[str]:
         value = cast("list[object]", read)
     given = cast("list[object]", value) if isinstance(value, list) else []
     return [str(one).strip() for one in given if str(one).strip()]
-
-
-def _kind(row: Row) -> str:
-    return str(row.data.get("category") or row.data.get("difficulty") or "officeqa")

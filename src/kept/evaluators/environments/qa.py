@@ -150,7 +150,8 @@ class Bbh(Environment):
             return answer
         target = values(case)["target"]
         right = float(same(answer, target))
-        soft = right if right or not _is_list(target) else token_f1(answer, target)
+        one_word = len(target.split()) <= 1
+        soft = right if right or one_word else token_f1(answer, target)
         why = "" if right else f"{quoted(answer)} is not the answer that was expected"
         return Graded(right, soft, why)
 
@@ -173,10 +174,6 @@ def same(answer: str, target: str) -> bool:
 
 def _bare(text: str) -> str:
     return " ".join(text.casefold().strip().strip(".!\"'`*").split())
-
-
-def _is_list(target: str) -> bool:
-    return len(target.split()) > 1
 
 
 def _task(row: Row) -> str:
@@ -238,7 +235,7 @@ class Gsm8k(Environment):
         if found is None:
             return Failure("parse", "candidate", "there is no number in the answer")
         right = float(found == number_in(values(case)["answer"]))
-        why = "" if right else f"{quoted(_plain(found))} is not the number that was expected"
+        why = "" if right else f"{quoted(f'{found:f}')} is not the number that was expected"
         return Graded(right, right, why)
 
     def about(self, case: Case) -> About:
@@ -253,12 +250,9 @@ def number_in(text: str) -> Decimal | None:
     if tagged:
         # a tag is taken at its word: what was worked out before it is no answer
         return _last(tagged[-1])
-    marked = text.rpartition(_MARK)[2] if _MARK in text else text
-    return _last(marked) if _MARK not in text else _first(marked)
-
-
-def _first(text: str) -> Decimal | None:
-    found = _NUMBER.search(text)
+    if _MARK not in text:
+        return _last(text)
+    found = _NUMBER.search(text.rpartition(_MARK)[2])
     return _decimal(found[0]) if found else None
 
 
@@ -272,10 +266,6 @@ def _decimal(text: str) -> Decimal | None:
         return Decimal(re.sub(r"[$,\s]", "", text)).normalize()
     except InvalidOperation:
         return None
-
-
-def _plain(number: Decimal) -> str:
-    return f"{number:f}"
 
 
 DOC = "[DOC]"

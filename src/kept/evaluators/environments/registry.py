@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
-from kept.core.case import Cases, fault_in, too_few
+from kept.core.case import fault_in, too_few
 from kept.core.ports import Model, Runner, Scorer
 from kept.errors import Problem, SpecError
 from kept.evaluators.environments.base import (
@@ -58,7 +58,9 @@ def find_env(settings: EnvSettings) -> Environment:
     if problems:
         raise SpecError(problems)
     hints = _hints(made)
-    defaults = _defaults(made)
+    # defaults that are paths begin where those of the config do
+    all_defaults = {name: one.default for name, one in _parameters(made).items()}
+    defaults = {name: value for name, value in all_defaults.items() if _is_paths(value)}
     options = {
         key: _placed(_read(hints[key], value) if key in hints else value, settings)
         for key, value in {**defaults, **settings.options}.items()
@@ -143,12 +145,6 @@ def _parameters(made: Any) -> dict[str, inspect.Parameter]:  # noqa: ANN401 # a 
     return dict(inspect.signature(made).parameters)
 
 
-def _defaults(made: Any) -> dict[str, Any]:  # noqa: ANN401 # a class of a user's
-    """Defaults that are paths: they begin where those of the config do."""
-    found = {name: one.default for name, one in _parameters(made).items()}
-    return {name: value for name, value in found.items() if _is_paths(value)}
-
-
 def _placed(value: Any, settings: EnvSettings) -> Any:  # noqa: ANN401 # any option
     """An option with its paths where the config means them."""
     if isinstance(value, Path):
@@ -167,14 +163,11 @@ def _is_paths(value: Any) -> bool:  # noqa: ANN401 # any option
 
 def _hints(made: Any) -> dict[str, Any]:  # noqa: ANN401 # a class of a user's
     try:
-        return get_type_hints(made if _is_plain(made) else made.__init__)
+        # the arguments of a dataclass are its fields
+        is_dataclass = hasattr(made, "__dataclass_fields__")
+        return get_type_hints(made if is_dataclass else made.__init__)
     except (NameError, TypeError):
         return {}
-
-
-def _is_plain(made: Any) -> bool:  # noqa: ANN401 # a class of a user's
-    """Whether its arguments are its fields."""
-    return hasattr(made, "__dataclass_fields__")
 
 
 def _wrong_options(made: Any, settings: EnvSettings) -> Iterator[Problem]:  # noqa: ANN401 # a user's
@@ -250,6 +243,13 @@ def opened(
     `judge` decides what the environment's rules cannot.
     """
     skill = skill_of(env, settings)
+    warnings = [few] if (few := too_few(by_split.cases)) is not None else []
+    if not by_split.cases.test:
+        warnings.append("there is no test case: no figure will be of cases that nobody has seen")
+    unseen = (
+        f"`{name}` of the skill is no text: who works by the skill does not see it"
+        for name in skill.left_out
+    )
     return Opened(
         name=env.name,
         cases=by_split.cases,
@@ -262,8 +262,8 @@ def opened(
         skill=skill.texts,
         probe=probed,
         materialise=by_split.write,
-        warnings=tuple(_warnings(by_split.cases)),
-        ignored=(*by_split.notes, *map(_unseen, skill.left_out)),
+        warnings=tuple(warnings),
+        ignored=(*by_split.notes, *unseen),
         inputs={"cases": by_split.cases.fingerprint()},
     )
 
@@ -278,14 +278,3 @@ def skill_of(env: Environment, settings: EnvSettings) -> Read:
     if PROBE in skill.texts:
         raise SpecError([settings.problem("skill_init", f"`{PROBE}` is a name of Kept's own")])
     return skill
-
-
-def _unseen(name: str) -> str:
-    return f"`{name}` of the skill is no text: who works by the skill does not see it"
-
-
-def _warnings(cases: Cases) -> list[str]:
-    found = [too_few(cases)]
-    if not cases.test:
-        found.append("there is no test case: no figure will be of cases that nobody has seen")
-    return [one for one in found if one is not None]

@@ -30,7 +30,8 @@ def main(folder: str, target: str) -> None:
     threading.Thread(target=listen, args=(requests,), daemon=True).start()
     sys.path.insert(0, folder)
     try:
-        function, wanted = resolve(target)
+        function = find(target)
+        wanted = wants(target, function)
     except Problem as problem:
         tell(answers, {"problem": str(problem)})
         return
@@ -48,12 +49,6 @@ def listen(requests: "SimpleQueue[bytes]") -> None:
 
 class Problem(Exception):
     """Why a function cannot be a scorer."""
-
-
-def resolve(target: str) -> tuple[Callable[..., Any], list[str]]:
-    """The function that `module:function` names, and what of the offer it takes."""
-    function = find(target)
-    return function, wants(target, function)
 
 
 def find(target: str) -> Callable[..., Any]:

@@ -39,7 +39,10 @@ def main(folder: str, file: str, name: str, most: str) -> None:
     sys.path[:0] = list(dict.fromkeys((folder, str(Path(file).parent))))
     try:
         function = resolve(file, name)
-        told: dict[str, object] = {"description": summary(function)}
+        # what the docstring says before it goes through the arguments
+        text = inspect.getdoc(function) or ""
+        text = re.split(r"\n\s*\n|\n(?=\s*(?:Args|Arguments|Parameters):|:param)", text)[0].strip()
+        told: dict[str, object] = {"description": text}
         told["parameters"] = parameters(function)
     except Problem as problem:
         tell(answers, {"problem": str(problem)})
@@ -141,12 +144,6 @@ def schema_of(hint: Any) -> dict[str, Any]:  # noqa: ANN401 # an annotation
     if hint is dict or origin is dict or getattr(origin, "__name__", "") == "Mapping":
         return {"type": "object"}
     return {}
-
-
-def summary(function: Callable[..., Any]) -> str:
-    """What a docstring says before it goes through the arguments."""
-    text = inspect.getdoc(function) or ""
-    return re.split(r"\n\s*\n|\n(?=\s*(?:Args|Arguments|Parameters):|:param)", text)[0].strip()
 
 
 def described(text: str) -> dict[str, str]:

@@ -104,17 +104,16 @@ def areas_of(position: str, sheets: Sequence[str]) -> list[Area]:
             pending = text + ","
             continue
         pending = ""
-        found.append(area._replace(sheet=_sheet(name.strip(_QUOTES), sheets)))
+        sheet = name.strip(_QUOTES)
+        plain = sheet.replace("''", "'")
+        if not sheet:
+            sheet = sheets[0] if sheets else ""
+        elif plain in sheets and sheet not in sheets:
+            sheet = plain
+        found.append(area._replace(sheet=sheet))
     if pending.strip(_QUOTES + ",") or not found:
         raise ValueError(f"`{one_line(position, 80)}` is no range of cells, as `'Data'!A1:B2` is")
     return found
-
-
-def _sheet(name: str, sheets: Sequence[str]) -> str:
-    if not name:
-        return sheets[0] if sheets else ""
-    plain = name.replace("''", "'")
-    return plain if plain in sheets and name not in sheets else name
 
 
 def _area(text: str) -> Area | None:
@@ -155,16 +154,12 @@ def differences(
         for name in sorted({*mine, *theirs}, key=_place):
             row, column = _place(name)
             inside = area.left <= column <= area.right and area.top <= row <= area.bottom
-            if not inside or (area.sheet, name) in done or _equal(mine, theirs, name):
+            if not inside or (area.sheet, name) in done or mine.get(name) == theirs.get(name):
                 continue
             done.add((area.sheet, name))
             value = theirs.get(name)
             shown = value[1] if isinstance(value, list) else value
             yield Difference(f"{area.sheet}!{name}", one_line(str(shown), 60))
-
-
-def _equal(one: Mapping[str, Value], other: Mapping[str, Value], name: str) -> bool:
-    return one.get(name) == other.get(name)
 
 
 def _place(name: str) -> tuple[int, int]:
@@ -187,7 +182,12 @@ def look(
     a position. With `formulas` it says if there is one among the cells.
     """
     try:
-        return _looked(_content(path, data), position, areas, preview=preview, formulas=formulas)
+        if data:
+            book = base64.b64decode(data)
+        else:
+            with open(path, "rb") as file:  # noqa: PTH123 # read in a process of its own
+                book = file.read(MOST_UNPACKED)
+        return _looked(book, position, areas, preview=preview, formulas=formulas)
     except (Unreadable, ValueError) as error:
         return {"unreadable": one_line(str(error), 300)}
     except Exception as error:  # a broken file leads a parser anywhere
@@ -195,13 +195,6 @@ def look(
             raise
         words = one_line(f"{type(error).__name__}: {error}", 200)
         return {"unreadable": f"it is no sound workbook ({words})"}
-
-
-def _content(path: str, data: str) -> bytes:
-    if data:
-        return base64.b64decode(data)
-    with open(path, "rb") as file:  # noqa: PTH123 # read in a process of its own
-        return file.read(MOST_UNPACKED)
 
 
 def _looked(

@@ -311,7 +311,8 @@ class SpreadsheetBench(TurnOptions):
         wrong = {n + 1: cells for n in range(whole) if (cells := self._wrong(case, n, rollout))}
         right = whole - len(wrong)
         soft = right / whole
-        why = "; ".join(f"workbook {n}: {_short(cells)}" for n, cells in wrong.items())
+        shown = {n: one_line(", ".join(_first(cells)), 400) for n, cells in wrong.items()}
+        why = "; ".join(f"workbook {n}: {cells}" for n, cells in shown.items())
         told = f"{right} of {count(whole, 'workbook')} {are(whole)} right"
         return Graded(float(not wrong), soft, why, told, {"workbooks_right": soft})
 
@@ -377,10 +378,6 @@ class SpreadsheetBench(TurnOptions):
         hidden = data_bench(self._work.scratch, (self.data_root,)).hidden
         settings = ShellSettings(hidden=hidden, limits=self._work.bench().limits)
         return EpisodeWorkspace(self._work.scratch, settings)
-
-
-def _short(cells: Iterable[str]) -> str:
-    return one_line(", ".join(_first(cells)), 400)
 
 
 def _first(cells: Iterable[str]) -> Iterator[str]:

@@ -74,7 +74,8 @@ class Books:
                 found.append(False)
                 continue
             mine = self._look(self.root / path, mark, areas=gold["areas"])
-            found.append("unreadable" not in mine and not any(_differ(gold, mine)))
+            readable = "unreadable" not in mine
+            found.append(readable and not any(differences(gold, mine, gold["areas"])))
         return found
 
     def content(self, case: Case, n: int) -> bytes:
@@ -183,10 +184,6 @@ class Books:
         if key not in self._looked:
             self._looked[key] = look_into(path, position, areas)
         return self._looked[key]
-
-
-def _differ(gold: Looked, mine: Looked) -> Iterator[object]:
-    return differences(gold, mine, gold["areas"])
 
 
 def _pairs(folder: Path, row: Row, fields: Fields) -> Iterator[Pair]:

@@ -15,8 +15,8 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from shlex import quote
 from typing import Literal
 
@@ -150,7 +150,9 @@ async def evaluate(
             if isinstance(ended, Failure):
                 return ended
             if not ended.ok:
-                return _unresolved(instance, f"the {name} does not apply: {_last_line(ended)}")
+                lines = ended.stderr.strip().splitlines() or [str(ended)]
+                why = lines[-1][:300].replace(f"{REPO}/", "")
+                return _unresolved(instance, f"the {name} does not apply: {why}")
         command = f"{{ {instance.setup.test_cmd}\n}} 2>&1"
         ended = await testbed.run(site, command, seconds)
     if isinstance(ended, Failure):
@@ -165,10 +167,13 @@ async def why_useless(instance: Instance, testbed: Testbed, seconds: float) -> s
     Its gold patch must resolve it, and the empty one must not. The finding is kept beside the
     testbed, for it takes two runs of the tests.
     """
-    place = testbed.folder / f"checked-{_hash_of(instance)}.json"
-    known = _known(place)
-    if known is not None:
-        return known
+    setup = instance.setup
+    told = [instance.gold, instance.test_patch, setup.test_cmd, setup.log_parser]
+    told += [list(instance.fail_to_pass), list(instance.pass_to_pass)]
+    key = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    place = testbed.folder / f"checked-{key}.json"
+    with suppress(OSError, ValueError, KeyError):
+        return str(json.loads(place.read_text(encoding="utf-8"))["why"])
     gold = await evaluate(instance, testbed, instance.gold, seconds)
     if isinstance(gold, Failure):
         return gold
@@ -225,22 +230,3 @@ def _preparing(instance: Instance, patch: str) -> list[tuple[str, str]]:
 
 def _unresolved(instance: Instance, why: str, log: str = "") -> Evaluation:
     return Evaluation(report_of({}, instance.fail_to_pass, instance.pass_to_pass), why, log)
-
-
-def _last_line(ended: Exit) -> str:
-    lines = ended.stderr.strip().splitlines() or [str(ended)]
-    return lines[-1][:300].replace(f"{REPO}/", "")
-
-
-def _hash_of(instance: Instance) -> str:
-    setup = instance.setup
-    told = [instance.gold, instance.test_patch, setup.test_cmd, setup.log_parser]
-    told += [list(instance.fail_to_pass), list(instance.pass_to_pass)]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
-
-
-def _known(place: Path) -> str | None:
-    try:
-        return str(json.loads(place.read_text(encoding="utf-8"))["why"])
-    except (OSError, ValueError, KeyError):
-        return None

@@ -13,6 +13,7 @@ A row is what the published dataset has. A task folder has `task.yaml` with `pro
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of
 from pathlib import Path, PurePosixPath
@@ -236,8 +237,12 @@ def read_instances(path: Path, fields: Fields, wanted: Wanted) -> Iterator[Item]
     """Cases of a file or folder; of task folders those of one dataset and split."""
     folders = task_folders(path)
     for row in map(_task_row, folders) if folders else rows_in(path):
-        if folders and not _is_wanted(row.data, wanted):
-            continue
+        if folders:
+            named = [str(one).rpartition("/")[2] for one in row.data.get("datasets") or ()]
+            if wanted.dataset and named and DATASETS[wanted.dataset] not in named:
+                continue
+            if row.data.get("split", wanted.split) != wanted.split:
+                continue
         data = _checked(row, fields, wanted.tasks)
         if data is not None:
             yield Item(Case(str(row.data["instance_id"]), data), row.where)
@@ -266,12 +271,6 @@ def setup_of(row: Mapping[str, Any]) -> Setup:
         log_parser=str(row.get("log_parser", "")),
         image=str(row.get("image", "")),
     )
-
-
-def _is_wanted(data: Mapping[str, Any], wanted: Wanted) -> bool:
-    named: list[str] = [str(one).rpartition("/")[2] for one in data.get("datasets") or ()]
-    dataset = not wanted.dataset or not named or DATASETS[wanted.dataset] in named
-    return dataset and data.get("split", wanted.split) == wanted.split
 
 
 def _checked(row: Row, fields: Fields, tasks: Path | None) -> dict[str, Any] | None:
@@ -384,7 +383,10 @@ def _task_row(folder: Path) -> Row:
         "test_patch": "test.patch",
     }
     texts = {name: _text(folder / file) for name, file in names.items()}
-    tests = _json(folder / "tests.json")
+    tests: object = None
+    with suppress(ValueError, RecursionError):
+        tests = json.loads(_text(folder / "tests.json"))
+    tests = cast("dict[str, Any]", tests) if isinstance(tests, dict) else {}
     setup = _task_setup(folder, told)
     data: dict[str, Any] = {**told, **texts, **tests, "setup": setup.row()}
     return Row(data, task, 1, 1)
@@ -458,14 +460,6 @@ def _text(path: Path) -> str:
     except OSError:
         return ""
     return text if len(text) <= _MOST_CHARS else ""
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found: object = json.loads(_text(path))
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _yaml(path: Path) -> dict[str, Any]:

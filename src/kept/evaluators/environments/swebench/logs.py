@@ -24,6 +24,7 @@ _UNITTEST_END = re.compile(
     r"(ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)\Z", re.DOTALL
 )
 _UNITTEST_HEAD = re.compile(r"(FAIL|ERROR): (\w+) \(([\w.<>]+)\)")
+_UNITTEST: Mapping[str, Status] = {"ok": "PASSED", "ERROR": "ERROR", "expected failure": "XFAIL"}
 _SYMPY_HEAD = re.compile(r"_+ (\S[^\n]*?\.py):(\S[^\n]*?) _+$", re.MULTILINE)
 _SYMPY_ENDS: Mapping[str, Status] = {"ok": "PASSED", "F": "FAILED", "E": "ERROR"}
 
@@ -114,8 +115,10 @@ def parse_unittest(log: str) -> Statuses:
         if known is not None:
             name = unittest_name(known[0])
         end = _UNITTEST_END.search(line.rpartition(" ... ")[2] if " ... " in line else line)
-        if name and end is not None and _ends_test(line, end):
-            found.setdefault(name, _unittest_status(end[1]))
+        # behind dots, or alone after what the test printed
+        if name and end is not None and (" ... " in line or end[1] == line.strip()):
+            skipped = end[1].startswith("skipped")
+            found.setdefault(name, "SKIPPED" if skipped else _UNITTEST.get(end[1], "FAILED"))
             name = ""
     return found
 
@@ -209,18 +212,6 @@ _STATUSES: Mapping[str, Status] = {
 
 def _status(word: str) -> Status:
     return _STATUSES[word]
-
-
-def _ends_test(line: str, end: re.Match[str]) -> bool:
-    """True where a line is the end of a test: behind dots, or alone after what the test printed."""
-    return " ... " in line or end[1] == line.strip()
-
-
-def _unittest_status(word: str) -> Status:
-    if word.startswith("skipped"):
-        return "SKIPPED"
-    ends: Mapping[str, Status] = {"ok": "PASSED", "ERROR": "ERROR", "expected failure": "XFAIL"}
-    return ends.get(word, "FAILED")
 
 
 PARSERS: Mapping[str, Parser] = {

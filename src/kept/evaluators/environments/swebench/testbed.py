@@ -255,7 +255,11 @@ class Testbeds:
                 find_python, instance.setup.python, self._sources.pythons
             )
             # instances of one commit share it
-            name = f"{instance.repo.replace('/', '__')}-{_key(instance, python)}"
+            told = [VERSION, instance.repo, instance.base_commit, instance.version, str(python)]
+            setup = instance.setup
+            told += [list(setup.packages), list(setup.install), dict(setup.variables)]
+            key = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+            name = f"{instance.repo.replace('/', '__')}-{key}"
 
             async def build(folder: Path) -> None:
                 with scratch_folder("swebench") as scratch:
@@ -477,11 +481,3 @@ def _variables(instance: Instance, folder: Path) -> dict[str, str]:
         # a copy in the venv must not hide what was changed in the repository
         found["PYTHONPATH"] = os.pathsep.join((str(REPO / "src"), str(REPO)))
     return found
-
-
-def _key(instance: Instance, python: Path) -> str:
-    told = [VERSION, instance.repo, instance.base_commit, instance.version, str(python)]
-    setup = instance.setup
-    told += [list(setup.packages), list(setup.install), dict(setup.variables)]
-    text = json.dumps(told, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
