@@ -315,15 +315,9 @@ class Scrub:
 
     def __init__(self, secrets: Sequence[str]) -> None:
         # also as they stand in a text that is itself JSON
-        forms = {
-            form
-            for value in secrets
-            for form in (
-                value,
-                json.dumps(value)[1:-1],
-                json.dumps(value, ensure_ascii=False)[1:-1],
-            )
-        }
+        forms = {*secrets}
+        for value in secrets:
+            forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
         self._forms = sorted(forms, key=len, reverse=True)
         needles = {encode(form)[1:-1] for form in forms}
         needles |= {json.dumps(form)[1:-1].encode() for form in forms}
