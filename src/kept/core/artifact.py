@@ -144,15 +144,10 @@ class Rules:
             return path
         name = plain.rpartition("/")[2]
         hits = [one for one in self.artifacts if one.rpartition("/")[2] == name]
-        if len(hits) != 1 or (whole and not _is_end(plain, hits[0])):
+        if len(hits) != 1:
             return path
-        return hits[0]
-
-
-def _is_end(one: str, other: str) -> bool:
-    """True if the shorter of two paths is the end of the longer one."""
-    short, long = sorted((one, other), key=len)
-    return f"/{long}".endswith(f"/{short}")
+        short, long = sorted((plain, hits[0]), key=len)
+        return path if whole and not f"/{long}".endswith(f"/{short}") else hits[0]
 
 
 MAX_PATH_BYTES = 1024

@@ -181,7 +181,12 @@ def split_cases(
         if ratio[at] and not counts[at] and counts[richest] > 1:
             counts[at] += 1
             counts[richest] -= 1
-    shuffled = sorted(cases, key=lambda case: _place(case, seed))
+    shuffled = sorted(
+        cases,
+        key=lambda case: hashlib.sha256(
+            f"{seed}\0{case.id}".encode("utf-8", "surrogatepass")
+        ).digest(),
+    )
     where = _in_turn(counts) if strata else [at for at in range(3) for _ in range(counts[at])]
     if strata:
         shuffled.sort(key=lambda case: stratum(case, strata))
@@ -206,10 +211,6 @@ def _in_turn(counts: Sequence[int]) -> list[int]:
         given[at] += 1
         turns.append(at)
     return turns
-
-
-def _place(case: Case, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}\0{case.id}".encode("utf-8", "surrogatepass")).digest()
 
 
 # Marks of punctuation, and of JSON, tell no two cases apart; other signs do: 2+2 is not 2-2.
@@ -244,13 +245,18 @@ def find_overlaps(cases: Cases, threshold: float = 0.8) -> list[Overlap]:
         (case, split) for split in SPLITS for case in cases.of(split)
     ]
     words = [_WORDS.findall(own_text(_content(case)).casefold()) for case, _ in placed]
-    shingles = [_shingles(mine) for mine in words]
+    # fewer than three words are one shingle
+    shingles = [
+        frozenset(" ".join(mine[at : at + 3]) for at in range(max(1, len(mine) - 2)))
+        for mine in words
+    ]
     likely: set[tuple[int, int]] = set()
     for hits in _holders([{" ".join(mine)} for mine in words]):
         likely.update((hits[0], at) for at in hits if placed[at][1] != placed[hits[0]][1])
     for hits in _holders(shingles):
         if len(hits) <= COMMON:
-            likely.update(pair for pair in combinations(hits, 2) if _apart(pair, placed))
+            pairs = combinations(hits, 2)
+            likely.update((a, b) for a, b in pairs if placed[a][1] != placed[b][1])
     found: list[Overlap] = []
     for a, b in sorted(likely):
         both = len(shingles[a] & shingles[b])
@@ -269,14 +275,13 @@ def overlap_words(found: Sequence[Overlap]) -> str:
         first = f"case `{one.first}` ({one.first_split})"
         return f"{first} and case `{one.second}` ({one.second_split}) are {how}"
     how = "the same" if all(one.likeness == 1 for one in found) else "the same, or nearly,"
-    pairs = "; ".join(map(_pair, found[:NAMED]))
+    pairs = "; ".join(
+        f"`{one.first}` ({one.first_split}) and `{one.second}` ({one.second_split})"
+        + ("" if one.likeness == 1 else f", {one.likeness:.0%} alike")
+        for one in found[:NAMED]
+    )
     more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return f"{len(found)} pairs of cases are {how} across splits: {pairs}{more}"
-
-
-def _pair(one: Overlap) -> str:
-    alike = "" if one.likeness == 1 else f", {one.likeness:.0%} alike"
-    return f"`{one.first}` ({one.first_split}) and `{one.second}` ({one.second_split}){alike}"
 
 
 def _holders(marks: Sequence[Set[str]]) -> Iterable[list[int]]:
@@ -286,16 +291,6 @@ def _holders(marks: Sequence[Set[str]]) -> Iterable[list[int]]:
         for mark in mine:
             holders[mark].append(at)
     return (hits for hits in holders.values() if len(hits) > 1)
-
-
-def _apart(pair: tuple[int, int], placed: Sequence[tuple[Case, Split]]) -> bool:
-    return placed[pair[0]][1] != placed[pair[1]][1]
-
-
-def _shingles(words: Sequence[str]) -> frozenset[str]:
-    if len(words) < 3:
-        return frozenset([" ".join(words)])
-    return frozenset(" ".join(words[at : at + 3]) for at in range(len(words) - 2))
 
 
 ANSWER_NAMES = ("expected", "expected_output", "answer", "label", "target", "ideal", "gold")

@@ -204,7 +204,9 @@ def _told(step: StepRecords, objective: Objective) -> Iterator[tuple[str, str]]:
         yield "run_candidate", f"rollouts {evaluation.asked}{failed}"
         means = (f"{name} {tally.mean:.6g}" for name, tally in evaluation.metrics.items())
         yield "score_candidate", ", ".join(means) or evaluation.first_failure
-        yield "validate_constraints", _constraints(step.checked(objective))
+        checked = step.checked(objective)
+        words = (f"{one} ({'holds' if one.holds else 'broken'})" for one in checked)
+        yield "validate_constraints", "; ".join(words) or "none"
     yield "decide", f"{closed.verdict.outcome}: {closed.verdict.words}"
     yield "log_iteration", f"step {closed.step}"
 
@@ -222,11 +224,6 @@ def _mutation(proposed: Proposed, closed: StepClosed) -> str:
             return f"failed: {failure.message}"
         case Prove() | Claim() | Measure():
             return "nothing: a measurement"
-
-
-def _constraints(checked: tuple[Checked, ...]) -> str:
-    words = (f"{one} ({'holds' if one.holds else 'broken'})" for one in checked)
-    return "; ".join(words) or "none"
 
 
 class OpenStep(NamedTuple):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from operator import itemgetter
 from typing import cast
 
 MAX_OBJECTS = 10_000
@@ -78,17 +79,13 @@ class _Teller:
         if not isinstance(value, Mapping):
             return [self.plain(one) for one in cast("Sequence[object]", value)]
         items = cast("Mapping[object, object]", value).items()
-        pairs = sorted(((self._key(key), one) for key, one in items), key=_first)
+        pairs = sorted(((self._key(key), one) for key, one in items), key=itemgetter(0))
         return [(key, self.plain(one)) for key, one in pairs]
 
     def _key(self, key: object) -> str:
         told = repr(key)
         # an address is another one in every process
         return self._named(key) if " at 0x" in told else told
-
-
-def _first(pair: tuple[str, object]) -> str:
-    return pair[0]
 
 
 def _has_fields(value: object) -> bool:

@@ -123,7 +123,11 @@ def most_rollouts(plan: Plan) -> int | None:
         first = _asked(plan)[1] if isinstance(plan.gate, Sequential) else each
         # a keep has all open steps judged again
         judged = steps * min(plan.width, max(1, steps))
-        rollouts = first + _baseline(plan) + judged * each + _for_proposers(plan, steps)
+        train = plan.cases.train
+        asked = [asker.most_asked(train) for asker in plan.proposers if isinstance(asker, Asker)]
+        # for proposers: of each candidate, and of what each proposer began with
+        feeding = (steps + len(asked)) * max(asked, default=0)
+        rollouts = first + _baseline(plan) + judged * each + feeding
         limits.append(rollouts + _at_end(plan, steps))
     return min(limits, default=None)
 
@@ -223,13 +227,6 @@ def _at_end(plan: Plan, steps: int) -> int:
     pooled = steps if isinstance(plan.schedule, Pooling) and plan.schedule.pools else 0
     cases = plan.cases
     return plan.gate.most_at_end((len(cases.train), len(cases.holdout), len(cases.test)), pooled)
-
-
-def _for_proposers(plan: Plan, steps: int) -> int:
-    """Rollouts that feed proposers: of each candidate, and of what each proposer began with."""
-    train = plan.cases.train
-    asked = [asker.most_asked(train) for asker in plan.proposers if isinstance(asker, Asker)]
-    return (steps + len(asked)) * max(asked, default=0)
 
 
 def _asked(plan: Plan) -> tuple[int, int]:

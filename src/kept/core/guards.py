@@ -123,7 +123,8 @@ class CopyGuard:
         hits: list[Hit] = []
         if self.phrases.keys() & grams(words, PHRASE):
             found = (Hit(at, phrase) for at, phrase in enumerate(grams(words, PHRASE)))
-            hits += (hit for hit in found if hit.phrase in self.phrases and _telling(hit.phrase))
+            known = (hit for hit in found if hit.phrase in self.phrases)
+            hits += (hit for hit in known if len(set(hit.phrase)) >= MIN_DISTINCT)
         rare = self._short.keys() & words
         for at, word in enumerate(words) if rare else ():
             for phrase in self._short[word] if word in rare else ():
@@ -140,7 +141,12 @@ def copy_guard(cases: Cases, *, allow_train: bool = False) -> CopyGuard:
     known: set[Phrase] = set()
     for case in cases.train:
         for text in _texts(case):
-            known.update(_pieces(words_of(text)))
+            words = words_of(text)
+            known.update(grams(words, PIECE))
+            # of shorter rows those that could be an answer
+            for size in range(1, PIECE):
+                rows = grams(words, size)
+                known.update(row for row in rows if sum(map(len, row)) >= MIN_CHARS)
     size = sum(len(text) for split in SPLITS for case in cases.of(split) for text in _texts(case))
     stride = 1 + size // MANY_CHARS
     guarded = _gather("holdout", cases, known, stride) | _gather("test", cases, known, stride)
@@ -179,17 +185,6 @@ def _phrases(words: list[str], known: Set[Phrase], stride: int) -> Iterator[Phra
     ):
         if before[at + pieces] - before[at] > allowed:
             yield phrase
-
-
-def _pieces(words: list[str]) -> Iterator[Phrase]:
-    """What phrases are traced by: triples, and of shorter rows those that could be an answer."""
-    yield from grams(words, PIECE)
-    for size in range(1, PIECE):
-        yield from (row for row in grams(words, size) if sum(map(len, row)) >= MIN_CHARS)
-
-
-def _telling(phrase: Phrase) -> bool:
-    return len(set(phrase)) >= MIN_DISTINCT
 
 
 def _texts(case: Case) -> Iterator[str]:

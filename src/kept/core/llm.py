@@ -14,6 +14,7 @@ It travels as the trace of a rollout, which people read as well. `exchanges_of` 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Literal, cast
 
 from kept.core.rollout import FREE, Failure, FailureKind, TraceItem, Usage
@@ -78,17 +79,14 @@ class Message:
 def parts_of(message: Message) -> Iterator[str | Image]:
     """The text of a message in pieces, each picture that has a place in it between two pieces."""
     done = 0
-    for image in sorted((one for one in message.images if one.at is not None), key=_place):
+    placed = (one for one in message.images if one.at is not None)
+    for image in sorted(placed, key=attrgetter("at")):
         if piece := message.text[done : image.at]:
             yield piece
         done = max(done, image.at or 0)
         yield image
     if piece := message.text[done:]:
         yield piece
-
-
-def _place(image: Image) -> int:
-    return image.at or 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ def with_step(
     if step.verdict.code == "near miss":
         pooled = any(miss.step == step.step for miss in pools[1])
         _count(found, name, int(pooled), pooled * waiting(closed, step), near=1)
-    kept, members = step.verdict.outcome == "keep", _members(step)
+    kept = step.verdict.outcome == "keep"
+    members = step.proposal.merges if step.proposal is not None else ()
     if name == MERGE:
         there = kept_since(closed, 0)
         stay = set(_lines(closed, (miss.step for miss in pools[1]), there))
@@ -91,10 +92,6 @@ def with_step(
 def all_asked_again(brought: Mapping[str, Brought]) -> Mapping[str, Brought]:
     """What all have brought, where nobody is left out for having failed too often in a row."""
     return {name: own._replace(in_a_row=0) for name, own in brought.items()}
-
-
-def _members(step: ClosedStep) -> tuple[int, ...]:
-    return step.proposal.merges if step.proposal is not None else ()
 
 
 def _lines(closed: Log[ClosedStep], steps: Iterable[int], there: Collection[int]) -> Iterator[int]:

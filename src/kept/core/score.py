@@ -291,7 +291,11 @@ def _summarize(
                 else:
                     row[:3] = row[0] + 1, row[1] + value, row[2] + value * value
         else:
-            first_failure = first_failure or _named(case, failure)
+            if not first_failure:
+                # in a run without cases there is none to name
+                first_failure = failure.message
+                if case != IMPLICIT_CASE.id:
+                    first_failure = f"{case}: {first_failure}"
             if failure.blame == "infrastructure":
                 missing += 1
                 continue
@@ -373,11 +377,6 @@ def ties_of(outcomes: Iterable[tuple[Pair, Outcome]], objective: Objective) -> t
         Answers({pair: metrics[name] for pair, metrics in rows if name in metrics})
         for name in names
     )
-
-
-def _named(case: str, failure: Failure) -> str:
-    """What failed, with the case; in a run without cases there is none to name."""
-    return failure.message if case == IMPLICIT_CASE.id else f"{case}: {failure.message}"
 
 
 def _tallies(sums: dict[K, list[float]]) -> dict[K, Tally]:

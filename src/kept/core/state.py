@@ -164,11 +164,12 @@ def _resumed(state: State, event: RunResumed) -> State:
         # somebody had a look at it: what did not answer then may do so now
         told, brought = losing.mended(state.lost), all_asked_again(state.brought)
         state = state._replace(lost=told, brought=brought)
+    sitting = state.sitting
     return state._replace(
         given_up=None if more else state.given_up,
         started=replace(started, facts=facts),
         stopped=None,
-        elapsed=state.elapsed + _length(state.sitting),
+        elapsed=state.elapsed + (max(0.0, sitting[1] - sitting[0]) if sitting else 0.0),
         sitting=(event.t, event.t),
     )
 
@@ -184,10 +185,6 @@ def _reopened(state: State) -> State:
 
 def _heard(state: State, t: float) -> tuple[float, float] | None:
     return (state.sitting[0], t) if state.sitting else None
-
-
-def _length(sitting: tuple[float, float] | None) -> float:
-    return max(0.0, sitting[1] - sitting[0]) if sitting else 0.0
 
 
 def fold(events: Iterable[Event], state: State | None = None) -> State:
@@ -246,7 +243,14 @@ def _closed(state: State, event: StepClosed) -> State:
     elif ledger.varies and not state.ledger.varies:
         # what is open was given its level while runs seemed to agree; one would decide it
         rest = [one._replace(ledger=one.ledger._replace(varies=True)) for one in rest]
-    pool, closed = _pooled(state, step, event), closed_step(step, event, _without_cases(state))
+    started = state.started
+    # not by `fact`, which would put numbers of cases into words with every step
+    without_cases = started is not None and started.facts.get("cases") == "none"
+    pool, closed = _pooled(state, step, event), closed_step(step, event, without_cases)
+    judged = state.judged
+    # what could not be told, or was never looked at, may be proposed again
+    if event.candidate is not None and verdict.code not in ("indecisive", "stale", "unaffordable"):
+        judged = judged.add(event.candidate)
     return state._replace(
         incumbent=incumbent,
         best=best,
@@ -254,7 +258,7 @@ def _closed(state: State, event: StepClosed) -> State:
         open=tuple(rest),
         closed=state.closed.add(closed),
         brought=with_step(state.brought, state.closed, closed, (state.pool, pool)),
-        judged=_judged(state, event),
+        judged=judged,
         exhausted=state.exhausted | {step.turn.proposer} if spent_out else state.exhausted,
         lost=losing.closed(state.lost, step.turn, step.reply, verdict),
         keeps=state.keeps + kept,
@@ -275,11 +279,6 @@ def _closed(state: State, event: StepClosed) -> State:
         evaluations=_remembered(state, event, {state.seed, incumbent, best}),
         sitting=_heard(state, event.t),
     )
-
-
-def _without_cases(state: State) -> bool:
-    # not by `fact`, which would put numbers of cases into words with every step
-    return state.started is not None and state.started.facts.get("cases") == "none"
 
 
 def _rebased(rest: list[OpenStep], incumbent: str, ledger: Ledger) -> tuple[list[OpenStep], Ledger]:
@@ -388,14 +387,6 @@ def _parent(state: State, step: OpenStep, event: StepClosed) -> tuple[int, float
         return None  # that is in the incumbent by now, and the estimate is of the rest
     (parent,) = made.builds_on
     return parent, state.closed[parent].verdict.numbers.get("estimate", 0.0)
-
-
-def _judged(state: State, event: StepClosed) -> Seen:
-    # what could not be told, or was never looked at, may be proposed again
-    open_question = event.verdict.code in ("indecisive", "stale", "unaffordable")
-    if event.candidate is None or open_question:
-        return state.judged
-    return state.judged.add(event.candidate)
 
 
 def _remembered(

@@ -177,7 +177,10 @@ class Purse:
         self._least_claim = plan.least_end[1]
         self.proving = False
         """Whether what is open is the end of the run, also where it looks at train cases."""
-        limits = [one for one in (plan.budget.max_usd, _announced(plan, spent)) if one is not None]
+        most = most_usd(plan)
+        # of a run that is resumed, what is to come
+        announced = None if most is None else spent.usd + most
+        limits = [one for one in (plan.budget.max_usd, announced) if one is not None]
         self._limit = replace(plan.budget, max_usd=min(limits, default=None))
         """The budget, with the dollars that `kept check` says at most."""
         self._before = spent
@@ -376,12 +379,6 @@ class Purse:
         going = [used.usd for who, used in self._calls.items() if isinstance(who, Job)]
         past = [used.usd for scope, used in self.past.items() if in_rollout(scope)]
         return self._done_usd() + sum(going) + sum(past)
-
-
-def _announced(plan: Plan, spent: Spend) -> float | None:
-    """Dollars that a run was said to take at most; of one that is resumed, what is to come."""
-    most = most_usd(plan)
-    return None if most is None else spent.usd + most
 
 
 def spend_on(calls: Usage) -> Spend:

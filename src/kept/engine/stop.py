@@ -172,20 +172,16 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
     if len(idle) == IDLE and all(step.verdict.code in NOTHING_NEW for step in idle):
         message = f"{IDLE} steps in a row proposed nothing new: {idle[-1].verdict.reason}"
         return StopReason("nothing left to propose", message)
-    if verdict.code == "proposer failed" and _all_fail(state):
-        return StopReason("error", f"{MOST_FAILED} times in a row, {verdict.reason}")
+    if verdict.code == "proposer failed":
+        able = state.turns.keys() - state.exhausted - {*OF_THE_RUN}
+        if able and all(state.brought.get(name, NOTHING).out for name in able):
+            return StopReason("error", f"{MOST_FAILED} times in a row, {verdict.reason}")
     broken = next((e for e in seed if e.failed == e.asked), None)
     if broken is not None and _crash(verdict) and _only_crashed(state):
         # when neither the seed nor anything else runs, it is hardly the candidates' doing
         message = f"neither the seed nor any candidate runs: {broken.first_failure}"
         return StopReason("error", message)
     return None
-
-
-def _all_fail(state: State) -> bool:
-    """Whether everybody who could still propose has failed too often in a row."""
-    able = state.turns.keys() - state.exhausted - {*OF_THE_RUN}
-    return bool(able) and all(state.brought.get(name, NOTHING).out for name in able)
 
 
 def _crash(verdict: Verdict) -> bool:

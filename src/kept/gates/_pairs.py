@@ -125,7 +125,11 @@ def pair_gains(view: View, purpose: Purpose, other: Side | None = None) -> tuple
     """The same of every pair that both sides answered, each for itself."""
     new, old = answers(view.challenger, purpose), answers(other or view.incumbent, purpose)
     unit = view.objective.scale
-    return tuple([_gain(old[pair] - loss, unit) for pair, loss in new.items() if pair in old])
+    differences = [old[pair] - loss for pair, loss in new.items() if pair in old]
+    if unit is None:
+        # a sign test: how much better is not comparable, which is better is
+        return tuple([float((one > 0) - (one < 0)) for one in differences])
+    return tuple([max(-1.0, min(1.0, one / unit)) for one in differences])
 
 
 def by_case(found: Answers, unit: float | None) -> Mapping[str, float]:
@@ -133,10 +137,3 @@ def by_case(found: Answers, unit: float | None) -> Mapping[str, float]:
     if not unit or unit == 1.0:
         return found.by_case
     return {case: mean / unit for case, mean in found.by_case.items()}
-
-
-def _gain(difference: float, unit: float | None) -> float:
-    if unit is None:
-        # a sign test: how much better is not comparable, which is better is
-        return float((difference > 0) - (difference < 0))
-    return max(-1.0, min(1.0, difference / unit))

@@ -120,7 +120,10 @@ def interval(found: Sequence[float], scale: float | None) -> Interval:
         half = inf if _no_spread(mean, error) else _reach(n) * error
         return Interval(mean, mean - half, mean + half)
     most = max(map(abs, found), default=0.0)
-    middle, error = _mean_and_error([*found, *_unseen(most)])
+    # Agresti and Min add to pass or fail: a case without a gain, and half a case each way, here as
+    # large as the largest gain seen, on whatever scale; two cases stand for all three: their sum
+    # is the same, and that of their squares
+    middle, error = _mean_and_error([*found, most / sqrt(2), -most / sqrt(2)])
     if n < 2:
         half = inf
     elif most <= ROUNDING * scale:
@@ -131,15 +134,6 @@ def interval(found: Sequence[float], scale: float | None) -> Interval:
     return Interval(
         mean, min(mean, max(middle - half, -scale)), max(mean, min(middle + half, scale))
     )
-
-
-def _unseen(most: float) -> tuple[float, float]:
-    """What Agresti and Min add to pass or fail: a case without a gain, and half a case each way.
-
-    The halves are as large as the largest gain seen, on whatever scale. Two cases stand for all
-    three: their sum is the same, and that of their squares.
-    """
-    return most / sqrt(2), -most / sqrt(2)
 
 
 def _reach(cases: int) -> float:

@@ -14,7 +14,6 @@ from math import exp, log
 from kept.core.alpha import level
 from kept.core.proposal import Ask
 from kept.core.rollout import Pair, Purpose
-from kept.core.score import Evaluation
 from kept.core.text import count
 from kept.core.verdict import Side, Verdict, View
 from kept.gates._common import forbidden, not_comparable, unanswered
@@ -133,11 +132,18 @@ class Repeats:
         if verdict := not_comparable(new, old):
             return verdict
         start, objective = view.ledger.tenure * TENURE, view.objective
-        was, now = (_losses(one, start) for one in (old, new))
+        # the loss of every run of this time, by its number
+        was, now = (
+            {n: tally.mean for n, tally in one.repeats.items() if n >= start} for one in (old, new)
+        )
         if not was:
             return self._kept(view, "the incumbent fails; the challenger runs", {})
         both = [(was[n], now[n]) for n in now if n in was]
-        won = evidence(_gain(before, after, objective.scale) for before, after in both)
+        if objective.scale is None:
+            # how much better is not comparable, which is better is
+            won = evidence(float((a > b) - (a < b)) for a, b in both)
+        else:
+            won = evidence(max(-1.0, min(1.0, (a - b) / objective.scale)) for a, b in both)
         risk = level(view.ledger, self.alpha)
         means = [sum(row.values()) / len(row) for row in (was, now)]
         values = [objective.value(mean) for mean in means]
@@ -221,15 +227,3 @@ def _is_exact(*sides: Side) -> bool:
             return False
         values |= found
     return not {abs(value) for value in values} <= {0.0, 1.0}
-
-
-def _losses(shown: Evaluation, start: int) -> dict[int, float]:
-    """The loss of every run of this time, by its number."""
-    return {n: tally.mean for n, tally in shown.repeats.items() if n >= start}
-
-
-def _gain(before: float, after: float, scale: float | None) -> float:
-    if scale is None:
-        # how much better is not comparable, which is better is
-        return float((before > after) - (before < after))
-    return max(-1.0, min(1.0, (before - after) / scale))

@@ -10,7 +10,7 @@ from math import sqrt
 from typing import Literal, NamedTuple
 
 from kept.core.proposal import Ask
-from kept.core.score import Evaluation, Tally
+from kept.core.score import Evaluation
 from kept.core.verdict import Verdict, View
 from kept.gates._common import (
     MIN_COVERAGE,
@@ -133,13 +133,12 @@ class Sigma:
         if not within(regression, bar):
             reason = f"{gained}, but holdout lost {regression:.6g}, beyond its noise {bar:.6g}"
             return Verdict("discard", reason, numbers=numbers)
-        moved = f"lost {regression:.6g}, within its noise {bar:.6g}"
-        reason = f"{gained}; holdout {moved if regression > EVEN else _no_loss(regression)}"
-        return Verdict("keep", reason, best=True, numbers=numbers)
-
-
-def _no_loss(regression: float) -> str:
-    return f"gained {-regression:.6g}" if regression < -EVEN else "lost nothing"
+        moved = "lost nothing"
+        if regression > EVEN:
+            moved = f"lost {regression:.6g}, within its noise {bar:.6g}"
+        elif regression < -EVEN:
+            moved = f"gained {-regression:.6g}"
+        return Verdict("keep", f"{gained}; holdout {moved}", best=True, numbers=numbers)
 
 
 class Sweeps(NamedTuple):
@@ -167,13 +166,13 @@ def sweeps(evaluation: Evaluation, worst: float | None) -> Sweeps:
     tallies = [tally for tally in evaluation.repeats.values() if tally.n]
     mean, std = _spread([tally.mean for tally in tallies])
     if evaluation.failed and worst is not None:
-        ran = [_without_failures(tally, worst) for tally in tallies if tally.n > tally.failed]
+        ran = [
+            (tally.total - tally.failed * worst) / (tally.n - tally.failed)
+            for tally in tallies
+            if tally.n > tally.failed
+        ]
         std = max(std, _spread(ran).std) if ran else std
     return Sweeps(mean, std)
-
-
-def _without_failures(tally: Tally, worst: float) -> float:
-    return (tally.total - tally.failed * worst) / (tally.n - tally.failed)
 
 
 def _spread(means: list[float]) -> Sweeps:

@@ -20,7 +20,6 @@ from kept.core.proposal import (
     USELESS,
     Ask,
     Brief,
-    ClosedStep,
     Proposal,
     ProposerReply,
     Skip,
@@ -127,7 +126,12 @@ class Critique:
                 # one draw of each case says little of those that fail now and then
                 pairs = tuple(Pair(case.id, looks) for case in brief.train)
                 return Ask(brief.incumbent.id, pairs, "feedback")
-            return _nothing_failing(looked, about)
+            if looked.missing:
+                missing = f"{count(looked.missing, 'case')} could not be run"
+                return Skip(f"no case that could be looked at went wrong; {missing}", about=about)
+            return Skip(
+                "every train case passes: nothing to diagnose", ends="exhausted", about=about
+            )
         place = _Place(axis, text, about)
         items = [*self._items(brief, place, looked)]
         critic = _drawn(self.critic, brief)
@@ -218,13 +222,6 @@ class Critique:
         )
 
 
-def _nothing_failing(looked: Looked, about: Mapping[str, object]) -> Skip:
-    if looked.missing:
-        missing = f"{count(looked.missing, 'case')} could not be run"
-        return Skip(f"no case that could be looked at went wrong; {missing}", about=about)
-    return Skip("every train case passes: nothing to diagnose", ends="exhausted", about=about)
-
-
 def _drawn(asked: Asked, brief: Brief) -> Asked:
     # another for each step, or the same failures would bring the same diagnosis
     return replace(asked, request=replace(asked.request, seed=brief.seed >> 17))
@@ -302,20 +299,15 @@ def _refused(brief: Brief, name: str, path: str) -> Iterator[Item]:
     """The last diagnoses of this text that came to nothing, the latest first."""
     found = 0
     for step in reversed(brief.closed):
-        if found < REMEMBERED and _is_refused(step, name, path):
+        if found >= REMEMBERED or step.turn.proposer != name or step.proposal is None:
+            continue
+        told = step.verdict.outcome != "keep" and step.verdict.code not in UNTOLD
+        if told and step.proposal.about.get("axis") == path:
             found += 1
-            assert step.proposal is not None
             critic = cast("Mapping[str, Any]", step.proposal.about["critic"])
             text = f"{_diagnosis(critic)}\nverdict: {verdict_of(step)}"
             title = f"# A diagnosis that did not help, in step {step.step}"
             yield Item("refused diagnosis", title, text)
-
-
-def _is_refused(step: ClosedStep, name: str, path: str) -> bool:
-    if step.turn.proposer != name or step.proposal is None:
-        return False
-    told = step.verdict.outcome != "keep" and step.verdict.code not in UNTOLD
-    return told and step.proposal.about.get("axis") == path
 
 
 def _body(text: str) -> str:

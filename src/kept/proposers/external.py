@@ -76,15 +76,11 @@ def plain_brief(brief: Brief, fields: tuple[str, ...] = ()) -> Mapping[str, obje
 def _train(brief: Brief, case: Case, fields: tuple[str, ...]) -> Mapping[str, object]:
     expected = brief.labels.expected_of(case) if brief.labels.shown else ""
     told = {"expected": expected} if expected else {}
-    return {"id": case.id, "data": _data(case, fields), **told}
-
-
-def _data(case: Case, fields: tuple[str, ...]) -> object:
-    data = case.data
-    if not isinstance(data, dict):
-        return None  # what has no fields may be the answer as well as the question
-    known = cast("dict[str, object]", data)
-    return {name: known[name] for name in fields if name in known}
+    data, shown = case.data, None  # what has no fields may be the answer as well as the question
+    if isinstance(data, dict):
+        known = cast("dict[str, object]", data)
+        shown = {name: known[name] for name in fields if name in known}
+    return {"id": case.id, "data": shown, **told}
 
 
 def _parent(brief: Brief) -> Mapping[str, object]:

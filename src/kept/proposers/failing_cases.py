@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from kept.core.case import Case
-from kept.core.llm import PASSED, Exchange, ToolUse, exchanges_of
+from kept.core.llm import PASSED, Exchange, exchanges_of
 from kept.core.objective import Objective
 from kept.core.proposal import Brief
 from kept.core.rollout import FREE, Failure, TraceItem
@@ -79,24 +79,16 @@ def failing_items(rows: Sequence[Row], most: int, seed: int) -> list[Item]:
     long would else take the room of all others. One is shown at any rate.
     """
     drawn = random.Random(seed).sample(rows, min(most, len(rows)))
-    items = [Item("failing case", _title(row), told_of(row)) for row in drawn]
+    items: list[Item] = []
+    for row in drawn:
+        failure = row.outcome.failure
+        how = "did not pass" if failure is None else f"failed: {failure.kind}"
+        items.append(Item("failing case", f"# Case `{row.case.id}` {how}", "\n".join(_lines(row))))
     items.sort(key=lambda item: item.tokens)
     if items:
         first = items[0]
         items[0] = Item(first.what, first.title, first.text, needed=True)
     return items
-
-
-def _title(row: Row) -> str:
-    failure = row.outcome.failure
-    if failure is None:
-        return f"# Case `{row.case.id}` did not pass"
-    return f"# Case `{row.case.id}` failed: {failure.kind}"
-
-
-def told_of(row: Row) -> str:
-    """A case from beginning to end."""
-    return "\n".join(_lines(row))
 
 
 def turns_of(case: Case) -> Sequence[Mapping[str, Any]]:
@@ -131,14 +123,11 @@ def _turn(turn: Mapping[str, Any], exchange: Exchange | None) -> Iterator[str]:
         yield f"[expected tools] {as_text(turn['expected_tools'])}"
     if exchange is None:
         return
-    yield from map(_use, exchange.uses)
+    for use in exchange.uses:
+        wrong = " (the call was wrong)" if use.wrong else ""
+        call = f"{use.name}({as_text(dict(use.arguments))})"
+        yield f"[tool call] {call}\n[tool result]{wrong} {use.result}"
     yield f"[answer] {exchange.response}" if exchange.answered else "[answer] there was none"
-
-
-def _use(use: ToolUse) -> str:
-    call = f"{use.name}({as_text(dict(use.arguments))})"
-    wrong = " (the call was wrong)" if use.wrong else ""
-    return f"[tool call] {call}\n[tool result]{wrong} {use.result}"
 
 
 def outage_of(brief: Brief) -> Failure | None:

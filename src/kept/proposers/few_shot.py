@@ -167,17 +167,15 @@ class DemoSets:
         # the longest first: one example may begin as another does
         by_length = sorted(shown, key=lambda id_: -len(shown[id_]))
         while rest:
-            fits = (i for i in by_length if i not in found and shown[i] and _heads(rest, shown[i]))
-            id_ = next(fits, None)
+            # one that is followed by anything but an end of line is another text
+            lines = f"{rest}\n"
+            left = (i for i in by_length if i not in found and shown[i])
+            id_ = next((i for i in left if lines.startswith(f"{shown[i]}\n")), None)
             if id_ is None:
                 return ()
             found.append(id_)
             rest = rest[len(shown[id_]) :].removeprefix(self.layout.between)
         return tuple(found)
-
-
-def _heads(text: str, part: str) -> bool:
-    return text.startswith(part) and text[len(part) : len(part) + 1] in ("", "\n")
 
 
 def _neighbour(now: Demos, ids: Demos, chance: random.Random) -> Demos:

@@ -36,7 +36,9 @@ class FunctionProposer:
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self._function = function
-        self._takes_scope = _wants_scope(function)
+        second = [*inspect.signature(function).parameters.values()][1:2]
+        # else it is a setting of its own with a default
+        self._takes_scope = any(p.default is p.empty or p.name == "scope" for p in second)
         self._awaits = inspect.iscoroutinefunction(function)
         self.name = name or getattr(function, "__name__", "function")
         # a cache of what was seen, and no memory: it changes where the function runs, not what
@@ -110,7 +112,11 @@ class FunctionProposer:
         if isinstance(answer, str):
             path = next(iter(brief.incumbent.texts))
             if len(brief.incumbent.texts) > 1:
-                return _of_which(brief.incumbent.texts)
+                message = (
+                    "it returned one text, and there are several: return a mapping of "
+                    f"{_named(brief.incumbent.texts)}"
+                )
+                return Failure("parse", "infrastructure", message)
             return Proposal((Write(path, answer),))
         if isinstance(answer, Mapping):
             texts = cast("Mapping[str, object]", answer)
@@ -127,12 +133,6 @@ def _waits() -> int:
     return resource.getrusage(whose).ru_nvcsw
 
 
-def _wants_scope(function: Callable[..., Any]) -> bool:
-    """Whether its second argument is the scope, and not a setting of its own with a default."""
-    second = [*inspect.signature(function).parameters.values()][1:2]
-    return any(p.default is p.empty or p.name == "scope" for p in second)
-
-
 def _changed(answer: Candidate, incumbent: Candidate) -> dict[str, str] | Failure:
     """What a candidate changes; what it shares with the incumbent is no change of its own."""
     old = incumbent.texts
@@ -144,11 +144,6 @@ def _changed(answer: Candidate, incumbent: Candidate) -> dict[str, str] | Failur
         return Failure("parse", "infrastructure", message)
     changed = {name: text for name, text in answer.texts.items() if old.get(name) != text}
     return changed or dict(old)
-
-
-def _of_which(names: Iterable[str]) -> Failure:
-    message = f"it returned one text, and there are several: return a mapping of {_named(names)}"
-    return Failure("parse", "infrastructure", message)
 
 
 def _named(names: Iterable[str]) -> str:

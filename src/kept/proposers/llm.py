@@ -325,15 +325,11 @@ def _wrong(brief: Brief, draft: Draft, form: Form) -> list[str]:
         told.append(f"{count(lines, 'line')} would change, {rules.max_changed_lines} allowed")
     if draft.edits:
         told += form.faults(brief, applied.candidate)
-    return [*told, *_seen_before(brief, applied.candidate)]
-
-
-def _seen_before(brief: Brief, candidate: Candidate) -> list[str]:
-    """That a step before this one came to the same texts, where one did."""
     for step in reversed(brief.closed):
-        if step.candidate == candidate.id and step.verdict.code not in UNTOLD:
-            return [f"together they make what step {step.step} made: {verdict_of(step)}"]
-    return []
+        if step.candidate == applied.candidate.id and step.verdict.code not in UNTOLD:
+            told.append(f"together they make what step {step.step} made: {verdict_of(step)}")
+            break
+    return told
 
 
 def _words(wrong: list[str]) -> str:

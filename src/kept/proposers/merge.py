@@ -33,7 +33,10 @@ class Merge:
         taken: list[tuple[Edit, ...]] = []
         said: set[str] = set()
         alone = [miss for miss in brief.pool if miss.alone][:1]
-        there = _there(brief)
+        made = (brief.closed[miss.step].proposal for miss in brief.pool)
+        built_on = any(one.builds_on for one in made if one is not None)
+        # steps that others build on, and whose edits the incumbent has by now
+        there = kept_since(brief.closed, 0) if built_on else set[int]()
         best_first = sorted(alone or brief.pool, key=lambda miss: (-miss.estimate, miss.step))
         for miss in best_first[: 1 if self.single else None]:
             more = tuple(_edits(brief, brief.closed[miss.step], there))
@@ -86,14 +89,6 @@ class Merge:
             return False
         lines = rules.max_changed_lines
         return applied.complete and (lines is None or changed_lines(*pair) <= lines)
-
-
-def _there(brief: Brief) -> set[int]:
-    """Steps that others build on, and whose edits the incumbent has by now."""
-    made = (brief.closed[miss.step].proposal for miss in brief.pool)
-    if not any(one.builds_on for one in made if one is not None):
-        return set()
-    return kept_since(brief.closed, 0)
 
 
 def _edits(brief: Brief, step: ClosedStep, there: Collection[int]) -> Iterator[Edit]:

@@ -165,19 +165,31 @@ class Sight:
 def items_of(brief: Brief, sight: Sight) -> list[Item]:
     """All that there is to show, the most important first."""
     told = _worst_first(brief)
+    titles = {"instruction": "# What is wanted", "rubric": "# What it is judged by"}
     return [
         Item("aim", "# The aim", _aim(brief), material=False, needed=True),
         *parent_item(brief),
         *_files(brief),
-        *_guidance(brief),
+        *(
+            Item("piece of guidance", titles.get(name, f"# {name}"), text.strip(), material=False)
+            for name, text in brief.guidance.items()
+        ),
         *(_result(brief, row, sight) for row in told),
         *_refused(brief, sight),
-        *_carried(brief),
+        *(
+            Item("further file", f"# The file `{path}`, which stays as it is", text)
+            for path, text in sorted(brief.incumbent.texts.items())
+            if path not in brief.rules.artifacts
+        ),
         *(Item("note", "# A note from an earlier step", note.text) for note in brief.memory),
         *(
             Item("trace", f"# What happened on {_named(case)}, from the beginning", text)
             for case, pair, _ in _traced(told, sight.traces)
-            if (text := _trace(_traces(brief).get(pair, ())))
+            if (
+                text := "\n\n".join(
+                    f"[{item.role}]\n{item.text}" for item in _traces(brief).get(pair, ())
+                )
+            )
         ),
     ]
 
@@ -237,19 +249,6 @@ def parent_item(brief: Brief) -> Iterator[Item]:
     yield Item("parent", "# What you are given to edit", words, material=False, needed=True)
 
 
-def _carried(brief: Brief) -> Iterator[Item]:
-    for path, text in sorted(brief.incumbent.texts.items()):
-        if path not in brief.rules.artifacts:
-            yield Item("further file", f"# The file `{path}`, which stays as it is", text)
-
-
-def _guidance(brief: Brief) -> Iterator[Item]:
-    titles = {"instruction": "# What is wanted", "rubric": "# What it is judged by"}
-    for name, text in brief.guidance.items():
-        title = titles.get(name, f"# {name}")
-        yield Item("piece of guidance", title, text.strip(), material=False)
-
-
 def _worst_first(brief: Brief) -> list[_Row]:
     """What the incumbent came to on train cases; failures of its own before all else."""
     cases = {case.id: case for case in brief.train}
@@ -277,7 +276,9 @@ def _traced(told: list[_Row], most: int) -> list[_Row]:
 
 def _result(brief: Brief, row: _Row, sight: Sight) -> Item:
     case, pair, outcome = row
-    lines = [f"{name}: {as_text(value)}" for name, value in _fields(case, sight)]
+    data = case.data
+    known = cast("dict[str, object]", data) if isinstance(data, dict) else {}
+    lines = [f"{name}: {as_text(known[name])}" for name in sight.fields if name in known]
     if outcome.failure is not None:
         title = f"# {_named(case).capitalize()} failed"
         lines.append(f"{outcome.failure.kind}: {outcome.failure.message}")
@@ -305,13 +306,6 @@ def _expected_and_got(brief: Brief, case: Case, pair: Pair) -> Iterator[str]:
         yield f"got: {shortened(got, MAX_GOT_CHARS)}"
 
 
-def _fields(case: Case, sight: Sight) -> Iterator[tuple[str, object]]:
-    data = case.data
-    if isinstance(data, dict):
-        known = cast("dict[str, object]", data)
-        yield from ((name, known[name]) for name in sight.fields if name in known)
-
-
 def _named(case: Case) -> str:
     return "the run" if case.id == IMPLICIT_CASE.id else f"case `{case.id}`"
 
@@ -324,7 +318,14 @@ def as_text(value: object) -> str:
 def _refused(brief: Brief, sight: Sight) -> Iterator[Item]:
     """Near misses, which nobody need propose again, and the last of what came to nothing."""
     pooled = {miss.step for miss in brief.pool}
-    past = [step for step in brief.closed if _is_refused(step)]
+    past = [
+        step
+        for step in brief.closed
+        if step.proposal is not None
+        and not step.proposal.merges
+        and step.verdict.outcome != "keep"
+        and step.verdict.code not in UNTOLD
+    ]
     last = [step for step in past if step.step not in pooled][::-1][: sight.refused]
     for step in sorted((s for s in past if s.step in pooled), key=lambda s: -s.step):
         title = f"# Step {step.step} was nearly kept, and waits to be put together with others"
@@ -342,12 +343,6 @@ def _attempt(step: ClosedStep) -> str:
 def verdict_of(step: ClosedStep) -> str:
     """How a step ended, in words."""
     return f"{step.verdict.outcome} ({step.verdict.code}): {step.verdict.reason}"
-
-
-def _is_refused(step: ClosedStep) -> bool:
-    if step.proposal is None or step.proposal.merges:
-        return False
-    return step.verdict.outcome != "keep" and step.verdict.code not in UNTOLD
 
 
 def _edit(edit: Edit) -> str:
@@ -370,7 +365,3 @@ def _edit(edit: Edit) -> str:
 
 def _traces(brief: Brief) -> Mapping[Pair, tuple[TraceItem, ...]]:
     return {pair: trace for answer in brief.answers for pair, trace in answer.traces.items()}
-
-
-def _trace(items: tuple[TraceItem, ...]) -> str:
-    return "\n\n".join(f"[{item.role}]\n{item.text}" for item in items)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kept.core.edit import Edit, apply_edits
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
-from kept.proposers.text_units import KINDS, Kind, Unit, replace_at, units
+from kept.proposers.text_units import KINDS, Kind, replace_at, units
 
 SHOWN = 60
 """Characters of what is left out that `why` quotes."""
@@ -37,7 +37,9 @@ class Prune:
             edit = replace_at(path, texts[path], unit.start, unit.end, "")
             if (edit,) in tried or not self._applies(brief, edit):
                 continue
-            why = f"without the {unit.kind} `{_quote(texts[path], unit)}`"
+            words = " ".join(texts[path][unit.start : unit.end].split())
+            quote = words if len(words) <= SHOWN else f"{words[: SHOWN - 1]}…"
+            why = f"without the {unit.kind} `{quote}`"
             return Proposal((edit,), why=why, simplifies=True)
         # one that is open may yet be kept, and then there is a new text to shorten
         waiting = any(proposal.simplifies for proposal in brief.open)
@@ -58,8 +60,3 @@ class Prune:
     def _applies(self, brief: Brief, edit: Edit) -> bool:
         """Whether the rules let the unit go: a protected region stays."""
         return apply_edits(brief.incumbent, (edit,), brief.rules).complete
-
-
-def _quote(text: str, unit: Unit) -> str:
-    words = " ".join(text[unit.start : unit.end].split())
-    return words if len(words) <= SHOWN else f"{words[: SHOWN - 1]}…"

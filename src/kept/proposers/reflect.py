@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf
 
-from kept.core.objective import Objective
 from kept.core.proposal import Answer, Ask, Brief, strongest
 from kept.core.rollout import Pair
-from kept.core.score import Outcome
 from kept.proposers.llm import ModelProposer
 
 WELL = 4
@@ -51,15 +49,19 @@ def minibatch(brief: Brief, size: int) -> Brief:
         for pair, outcome in answer.outcomes.items()
         if outcome.failure is None or outcome.failure.blame == "candidate"
     }
-    losses = {pair: _loss(brief.objective, outcome) for pair, outcome in told.items()}
+    losses = {
+        pair: inf if outcome.failure is not None else brief.objective.loss(outcome.metrics)
+        for pair, outcome in told.items()
+    }
     if not losses:
         return brief
     chosen = {*_chosen(brief, losses, size)}
-    return replace(brief, answers=tuple(_only(answer, chosen) for answer in brief.answers))
-
-
-def _loss(objective: Objective, outcome: Outcome) -> float:
-    return inf if outcome.failure is not None else objective.loss(outcome.metrics)
+    answers: list[Answer] = []
+    for answer in brief.answers:
+        outcomes = {pair: outcome for pair, outcome in answer.outcomes.items() if pair in chosen}
+        traces = {pair: trace for pair, trace in answer.traces.items() if pair in chosen}
+        answers.append(replace(answer, outcomes=outcomes, traces=traces))
+    return replace(brief, answers=tuple(answers))
 
 
 def _chosen(brief: Brief, losses: dict[Pair, float], size: int) -> Sequence[Pair]:
@@ -79,9 +81,3 @@ def _chosen(brief: Brief, losses: dict[Pair, float], size: int) -> Sequence[Pair
     shown = min(len(well), size // WELL)
     failures = [*chain(won, rest)][: size - shown]
     return [*failures, *well[: size - len(failures)]][:size]
-
-
-def _only(answer: Answer, chosen: set[Pair]) -> Answer:
-    outcomes = {pair: outcome for pair, outcome in answer.outcomes.items() if pair in chosen}
-    traces = {pair: trace for pair, trace in answer.traces.items() if pair in chosen}
-    return replace(answer, outcomes=outcomes, traces=traces)

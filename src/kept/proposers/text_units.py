@@ -152,8 +152,10 @@ def units(path: str, text: str, kinds: Sequence[Kind] = KINDS) -> Iterator[Unit]
     seen: set[tuple[int, int]] = set()
     known: dict[tuple[int, int], int] = {}
     finders = {"section": _sections, "line": _lines, "sentence": _sentences}
+    name = path.rpartition("/")[2]
+    is_prose = (f".{name.rpartition('.')[2]}" if "." in name else "") in _PROSE
     for kind in kinds:
-        if kind != "line" and not _is_prose(path):
+        if kind != "line" and not is_prose:
             continue
         for start, end in finders[kind](text):
             # what says nothing, and what is all there is, is none
@@ -179,11 +181,6 @@ def _leftmost(text: str, start: int, end: int, known: dict[tuple[int, int], int]
             break
     known[start, size] = at
     return at
-
-
-def _is_prose(path: str) -> bool:
-    name = path.rpartition("/")[2]
-    return (f".{name.rpartition('.')[2]}" if "." in name else "") in _PROSE
 
 
 def _rows(text: str) -> Iterator[tuple[int, str, bool]]:

@@ -315,7 +315,9 @@ class Scrub:
 
     def __init__(self, secrets: Sequence[str]) -> None:
         # also as they stand in a text that is itself JSON
-        forms = {form for value in secrets for form in (value, *_escaped(value))}
+        forms = {*secrets}
+        for value in secrets:
+            forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
         self._forms = sorted(forms, key=len, reverse=True)
         needles = {encode(form)[1:-1] for form in forms}
         needles |= {json.dumps(form)[1:-1].encode() for form in forms}
@@ -348,7 +350,3 @@ class Scrub:
             rows = cast("dict[str, object]", value).items()
             return {key: one if key in AS_IT_IS else self._plain(one) for key, one in rows}
         return value
-
-
-def _escaped(value: str) -> tuple[str, str]:
-    return json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]

@@ -96,7 +96,13 @@ def changed_exports(folder: Path, run_id: str) -> Iterator[ExportChange]:
         yield ExportChange(FILE, "damaged line", what)
     for row in last.values():
         path = Path(os.path.normpath(folder.resolve() / row.path))
-        if path.is_file() and _digest_of(path, row, run_id) != row.sha256:
+        if not path.is_file():
+            continue
+        data = path.read_bytes()
+        if row.shared:
+            lines = data.splitlines(keepends=True)
+            data = b"".join(line for line in lines if run_of(line) == run_id)
+        if digest_of(data) != row.sha256:
             yield ExportChange(str(path), "changed", "is not as the run wrote it")
 
 
@@ -112,11 +118,3 @@ def run_of(line: bytes) -> str | None:
     except ValueError:
         return None
     return row["run"] if isinstance(row, dict) and {"run", "iteration"} <= row.keys() else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] # any JSON
-
-
-def _digest_of(path: Path, row: ExportLine, run_id: str) -> str:
-    data = path.read_bytes()
-    if not row.shared:
-        return digest_of(data)
-    lines = data.splitlines(keepends=True)
-    return digest_of(b"".join(line for line in lines if run_of(line) == run_id))

@@ -167,12 +167,6 @@ def damaged(path: Path | str, number: int, why: object) -> JournalError:
     return JournalError(f"{path}:{number}: not a record of this journal ({why})", hint=_HINT)
 
 
-def cut_off(path: Path, end: int, missing: int) -> JournalError:
-    """That a file ends before its end."""
-    why = f"the file ends here, and {missing} bytes that were written are missing"
-    return JournalError(f"{path}:{line_number(path, end)}: {why}", hint=_HINT)
-
-
 @cache
 def end_missing(spine: Path, later: int) -> None:
     """Warn once that the records of a step are missing from the end of a spine."""
@@ -303,7 +297,9 @@ def check_whole(spine: Path, end: int) -> None:
     """
     closed = closed_sizes(spine.parent)
     if closed is not None and end < closed.journal:
-        raise cut_off(spine, end, closed.journal - end)
+        missing = closed.journal - end
+        why = f"the file ends here, and {missing} bytes that were written are missing"
+        raise JournalError(f"{spine}:{line_number(spine, end)}: {why}", hint=_HINT)
     if closed is None and holder(spine.parent) is None:
         later = _last_step(spine.with_name("rollouts.jsonl"), _ROLLOUT_OF)
         # of a run that came to its end meanwhile, all is there by now

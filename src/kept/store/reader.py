@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from kept.core.artifact import Candidate
 from kept.core.event import Event, StepClosed, StepOpened
 from kept.core.rollout import Job, Purpose, Rollout, TraceItem
-from kept.core.score import Evaluation, Outcome
+from kept.core.score import Outcome
 from kept.core.state import FoldError, State, advance
 from kept.core.text import count, one_line
 from kept.errors import JournalError
@@ -324,7 +324,11 @@ def unmeasured(run: Run, state: State) -> tuple[Unmeasured, ...]:
     if not any(e.failed or e.missing for e in seed):
         return ()  # most runs: no line need be looked at
     closed = (event for event in run.events if isinstance(event, StepClosed))
-    measured = _measured(e for event in closed for e in event.evaluations)
+    evaluations = (e for event in closed for e in event.evaluations)
+    # somebody has a measured value of these
+    measured = {
+        case for e in evaluations for case, tally in e.cases.items() if tally.n > tally.failed
+    }
     if not measured:
         return ()
     bounded = not any(e.unscored for e in seed)
@@ -348,8 +352,3 @@ def unmeasured_words(found: tuple[Unmeasured, ...]) -> list[str]:
     more = len(found) - SHOWN
     rest = [f"{count(more, 'more case')} failed likewise"] if more > 0 else []
     return [*map(str, found[:SHOWN]), *rest]
-
-
-def _measured(evaluations: Iterable[Evaluation]) -> set[str]:
-    """Cases of which somebody has a measured value."""
-    return {case for e in evaluations for case, tally in e.cases.items() if tally.n > tally.failed}

@@ -188,6 +188,8 @@ class RunIndex:
         seed_value, best_value = told.values
         spend, gain = told.spend, told.gain
         limit, used = nearest_limit(told)
+        asked = started.facts.get(AGENT_RUN)
+        agent_run = cast("Mapping[str, object]", asked if isinstance(asked, Mapping) else {})
         return RunRow(
             id=folder.name,
             recipe=started.recipe,
@@ -211,19 +213,13 @@ class RunIndex:
             elapsed=told.elapsed,
             spark=" ".join(f"{value:.4g}" for value in _staircase(told)),
             size=size,
-            parent_run_id=_parent(started.facts),
+            parent_run_id=str(agent_run.get("parent_run_id") or ""),
         )
 
 
 def _checksum(row: tuple[object, ...]) -> int:
     """Of a row as it was read from a run: SQLite does not notice a flipped bit."""
     return crc32(repr(row).encode("utf-8", "surrogatepass"))
-
-
-def _parent(facts: Mapping[str, object]) -> str:
-    asked = facts.get(AGENT_RUN)
-    told = cast("Mapping[str, object]", asked if isinstance(asked, Mapping) else {})
-    return str(told.get("parent_run_id") or "")
 
 
 def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
@@ -291,7 +287,12 @@ def measured_values(state: State) -> tuple[float | None, float | None, Purpose |
     """The values of seed and best, and what the rollouts they are from were for."""
     direction = "minimize" if state.fact("direction") == "minimize" else "maximize"
     objective = Objective(direction=direction)
-    seed, best = (_losses(state, id_) for id_ in (state.seed, state.best))
+    # where every rollout failed, the loss is the worst there is, and nothing was measured
+    losses: list[dict[Purpose, float | None]] = [
+        {e.purpose: e.loss for e in state.evaluations.get(id_, ()) if e.failed < e.asked}
+        for id_ in (state.seed, state.best)
+    ]
+    seed, best = losses
     # draws of one purpose for both; those that nothing was selected by first
     orders: tuple[Purpose, ...] = ("test", "promote", "decide", "screen", "measure")
     both: list[Purpose] = [p for p in orders if p in seed and p in best]
@@ -310,12 +311,6 @@ def claim_of(state: State) -> Verdict | None:
     claims = (step for step in reversed(state.closed) if step.verdict.code == "claim")
     last = next(claims, None)
     return last.verdict if last and last.candidate == state.best else None
-
-
-def _losses(state: State, id_: str) -> dict[Purpose, float | None]:
-    # where every rollout failed, the loss is the worst there is, and nothing was measured
-    ran = (e for e in state.evaluations.get(id_, ()) if e.failed < e.asked)
-    return {e.purpose: e.loss for e in ran}
 
 
 def _glance(folder: Path) -> Glance:

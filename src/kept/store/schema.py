@@ -11,7 +11,7 @@ somebody asked for, which a resume takes up as a whole. A key there that nobody 
 or asks for what this version cannot do.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
 import msgspec
@@ -140,7 +140,11 @@ def check_told(event: Event, recipe: str) -> None:
     if isinstance(event, StepOpened):
         if event.rollouts_at < 0:
             raise ValueError("`rollouts_at` is below 0")
-        _check_settings(event.turn.settings, recipe)
+        settings = event.turn.settings
+        if settings and recipe in ACCOUNTS:
+            if recipe == REFINE and "k" not in settings:
+                raise ValueError("`turn.settings.k` is missing")
+            check_shape(settings, TurnSettings, "turn.settings")
     elif isinstance(event, StepClosed):
         if not 0 <= event.rollouts[0] <= event.rollouts[1]:
             raise ValueError("`rollouts` is no range of bytes")
@@ -157,14 +161,6 @@ def _check_account(about: Mapping[str, object], recipe: str) -> None:
     if (missing := [name for name in whole if name not in about]) and len(missing) < len(whole):
         raise ValueError(f"`reply.about.{missing[0]}` is missing")
     check_shape(about, kind, "reply.about")
-
-
-def _check_settings(settings: Mapping[str, object], recipe: str) -> None:
-    """Of what a schedule told a proposer."""
-    if settings and recipe in ACCOUNTS:
-        if recipe == REFINE and "k" not in settings:
-            raise ValueError("`turn.settings.k` is missing")
-        check_shape(settings, TurnSettings, "turn.settings")
 
 
 def check_time(t: float) -> None:
@@ -432,21 +428,16 @@ def check_facts(facts: Mapping[str, object], recipe: str = "") -> None:
         kind = FACTS.get(name)
         if kind is not None:
             check_shape(value, kind, f"facts.{name}")
-    for name, kind in _needed_besides(facts):
-        _check_needed(facts, name, kind)
+    # a run is not gone on with without these, by what it tells of itself
+    if COMPARE in facts and facts.get("spec"):
+        _check_needed(facts, COMPARE, TypedFact)
+    if EVAL in facts and cast("Mapping[str, object]", facts[EVAL]).get("kind") == SKILL:
+        _check_needed(facts, "folder", str)
     for name in ARTIFACTS if REFINE in facts and facts.get("artifacts") else ():
         if name not in cast("Mapping[str, str]", facts["artifacts"]):
             raise ValueError(f"`facts.artifacts.{name}` is missing")
     for place, kind in CLOSED.items():
         _check_closed(facts, place, kind)
-
-
-def _needed_besides(facts: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
-    """What a run is not gone on with without, by what it tells of itself."""
-    if COMPARE in facts and facts.get("spec"):
-        yield COMPARE, TypedFact
-    if EVAL in facts and cast("Mapping[str, object]", facts[EVAL]).get("kind") == SKILL:
-        yield "folder", str
 
 
 def _check_needed(facts: Mapping[str, object], name: str, kind: Any) -> None:  # noqa: ANN401 # whatever describes a type

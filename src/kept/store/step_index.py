@@ -16,7 +16,6 @@ import msgspec
 from kept.core.budget import Spend
 from kept.core.event import SCHEMA, Event, Proposed, RunStarted, StepClosed, StepOpened
 from kept.core.proposal import Note, Proposal, ProposerFailed, Reply, Skip
-from kept.core.score import Evaluation
 from kept.core.text import one_line
 from kept.core.verdict import IDLE
 from kept.errors import JournalError
@@ -193,7 +192,7 @@ def _row(
         turn.phase if turn else "",
         one_line(_why(answered.event.reply), WHY) if answered else "",
         dict(event.verdict.numbers),
-        tuple(map(_told, event.evaluations)),
+        tuple(Told(e.purpose, e.candidate, e.loss, e.asked, e.failed) for e in event.evaluations),
         _spent(event.spend),
         opened.at if opened else -1,
         (answered.at, answered.size) if answered else (0, 0),
@@ -201,10 +200,6 @@ def _row(
         event.t,
         event.rollouts,
     )
-
-
-def _told(e: Evaluation) -> Told:
-    return Told(e.purpose, e.candidate, e.loss, e.asked, e.failed)
 
 
 def _why(reply: Reply) -> str:
@@ -418,12 +413,11 @@ def _trusted(index: Path, spine: Path) -> list[StepRow]:
             rows.append(row)
     # one look at the last of them tells an index of some other journal, or that lines of this one
     # were changed: those behind them are no longer where they were
-    return rows if not rows or _holds(spine, rows[-1]) else []
-
-
-def _holds(spine: Path, row: StepRow) -> bool:
-    line = _line_at(spine, row.at)
-    return line is not None and len(line) == row.size and line.endswith(ENDS[0])
+    if rows:
+        last = _line_at(spine, rows[-1].at)
+        if last is None or len(last) != rows[-1].size or not last.endswith(ENDS[0]):
+            return []
+    return rows
 
 
 def _events_from(spine: Path, start: int) -> Iterator[tuple[Event, int, int]]:

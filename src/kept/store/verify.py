@@ -62,7 +62,15 @@ def verify_run(folder: Path) -> list[Damage]:
     spine = _read_spine(folder)
     steps = _Steps(spine)
     found = [*spine.damages, *_rollouts(folder, steps), *_pack(folder, spine, steps)]
-    found += [*_indexes(folder, spine), *_best(folder, spine), *_torn(folder), *_readable(folder)]
+    found += [*_indexes(folder, spine), *_best(folder, spine)]
+    for path in sorted(folder.glob("*.torn")):
+        what = f"holds {path.stat().st_size} bytes that were moved aside by an earlier resume"
+        found.append(Damage(path.name, "ok", what))
+    files = [path for path in folder.iterdir() if not path.is_symlink()]
+    readable = sorted(path.name for path in files if path.stat().st_mode & 0o077)
+    if readable:
+        what = f"others may read {', '.join(readable[:4])}"
+        found.append(Damage(".", "warning", what, f"chmod -R go= {folder}"))
     found += _exports(folder, spine)
     damaged = {one.place.partition(":")[0] for one in found}
     names = ("journal.jsonl", "rollouts.jsonl", "blobs.pack", INDEX, "blobs.idx", "best", EXPORTS)
@@ -137,7 +145,8 @@ def _read_spine(folder: Path) -> _Spine:
         except (ValueError, JournalError) as error:
             # without its first record a journal tells nothing
             remedy = REPAIR if number > 1 else COPY
-            damages.append(Damage(f"{path.name}:{number}", "problem", _words(error), remedy))
+            words = error.message if isinstance(error, JournalError) else str(error)
+            damages.append(Damage(f"{path.name}:{number}", "problem", words, remedy))
         at += len(line) + 1
     if not damages:
         damages = [*_fold_damage(folder, events, at, lines[-1])]
@@ -380,21 +389,3 @@ def _exports(folder: Path, spine: _Spine) -> Iterator[Damage]:
         else:
             remedy = "nothing to do: no command reads it, and `kept resume RUN` notes them again"
             yield Damage(one.place, "warning", f"{one.what}: digests of exports are lost", remedy)
-
-
-def _torn(folder: Path) -> Iterator[Damage]:
-    for path in sorted(folder.glob("*.torn")):
-        what = f"holds {path.stat().st_size} bytes that were moved aside by an earlier resume"
-        yield Damage(path.name, "ok", what)
-
-
-def _readable(folder: Path) -> Iterator[Damage]:
-    files = [path for path in folder.iterdir() if not path.is_symlink()]
-    names = sorted(path.name for path in files if path.stat().st_mode & 0o077)
-    if names:
-        what = f"others may read {', '.join(names[:4])}"
-        yield Damage(".", "warning", what, f"chmod -R go= {folder}")
-
-
-def _words(error: Exception) -> str:
-    return error.message if isinstance(error, JournalError) else str(error)

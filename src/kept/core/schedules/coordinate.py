@@ -5,15 +5,15 @@ nothing was kept for a while. Every keep moves the incumbent, so that each phase
 one before it came to. All of it is a function of the closed steps.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from kept.core.budget import StopReason
 from kept.core.containers import Log
 from kept.core.proposal import ClosedStep, Turn
 from kept.core.schedules.round_robin import MEASURE
-from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.text import count
 
@@ -112,10 +112,10 @@ class Coordinate:
 
     def _now(self, state: State) -> PhaseAt | None:
         """The phase of the latest trial; None before the first."""
-        for turn in _latest(state):
-            cycle = cycle_of(turn.phase)
+        for step in chain(reversed(state.open), reversed(state.closed)):
+            cycle = cycle_of(step.turn.phase)
             if cycle:
-                name = phase_of(turn.phase)
+                name = phase_of(step.turn.phase)
                 return PhaseAt(cycle, next(p for p in self.phases if p.name == name))
         return None
 
@@ -156,16 +156,9 @@ def is_perfect(state: State, perfect: float) -> bool:
     """Whether the incumbent has the least loss there is, wherever it was measured."""
     known = state.evaluations.get(state.incumbent, ())
     deciding = [e for e in known if e.purpose in ("screen", "decide")]
-    return bool(deciding) and all(_flawless(e, perfect) for e in deciding)
-
-
-def _flawless(shown: Evaluation, perfect: float) -> bool:
-    return shown.loss is not None and shown.loss <= perfect + NO_MORE and not shown.missing
-
-
-def _latest(state: State) -> Iterator[Turn]:
-    yield from (step.turn for step in reversed(state.open))
-    yield from (step.turn for step in reversed(state.closed))
+    return bool(deciding) and all(
+        e.loss is not None and e.loss <= perfect + NO_MORE and not e.missing for e in deciding
+    )
 
 
 def _kept_in(closed: Log[ClosedStep], cycle: int) -> bool:

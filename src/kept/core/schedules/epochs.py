@@ -67,7 +67,12 @@ def edit_cap(curve: Curve, most: int, least: int, step: int, total: int) -> int 
 
 def epoch_order(ids: Sequence[str], seed: int, epoch: int) -> list[str]:
     """All of them, in the order of one epoch: each id has its place by chance, but for good."""
-    return sorted(ids, key=lambda one: _place(seed, epoch, one))
+    return sorted(
+        ids,
+        key=lambda one: hashlib.sha256(
+            f"{seed}\0{epoch}\0{one}".encode("utf-8", "surrogatepass")
+        ).digest(),
+    )
 
 
 def batches(ids: Sequence[str], at: At, size: int, parts: int, seed: int) -> list[list[str]]:
@@ -76,11 +81,6 @@ def batches(ids: Sequence[str], at: At, size: int, parts: int, seed: int) -> lis
     start = (at.step - 1) * size * parts
     mine = order[start : start + size * parts]
     return [mine[n : n + size] for n in range(0, len(mine), size)]
-
-
-def _place(seed: int, epoch: int, one: str) -> bytes:
-    text = f"{seed}\0{epoch}\0{one}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,10 @@ def expected_gain(space: Space, told: Sequence[Told], here: Point, seed: int) ->
     if len(rows) < 2:
         return None
     places = np.array([place_of(space, row.point) for row in rows])
-    model = fitted(places, np.array([row.loss for row in rows]), _noise(rows))
+    # the variance of the noise of a loss, over all that were measured more than once
+    noises = [row.noise**2 for row in rows if row.noise is not None]
+    noise = sum(noises) / len(noises) if noises else 0.0
+    model = fitted(places, np.array([row.loss for row in rows]), noise)
     if model is None:
         return 0.0
     known, _ = model.at(places)
@@ -82,12 +85,6 @@ def improvement(gain: float, spread: float) -> float:
     z = gain / spread
     density = exp(-z * z / 2) / sqrt(2 * pi)
     return gain * (1 + erf(z / sqrt(2))) / 2 + spread * density
-
-
-def _noise(rows: Sequence[Told]) -> float:
-    """The variance of the noise of a loss, over all that were measured more than once."""
-    known = [row.noise**2 for row in rows if row.noise is not None]
-    return sum(known) / len(known) if known else 0.0
 
 
 def fitted(places: Array, losses: Array, known: float = 0.0) -> Fitted | None:

@@ -94,7 +94,8 @@ class Past:
                 # what a screen dropped has no deciding loss, and a train loss like any other
                 dropped = not implicit and step.verdict.code in SCREENED
                 if failed or dropped or not unknown:
-                    noise = _noise(numbers)
+                    spread = numbers.get("train_std")
+                    noise = None if spread is None else spread / sqrt(numbers.get("repeats", 1.0))
                     yield Measured(point, step.candidate, step.loss, train, noise, failed)
 
     def began(self) -> Point:
@@ -142,11 +143,6 @@ class Past:
 def is_implicit(train: tuple[Case, ...]) -> bool:
     """Whether a run has no cases of its own: the one case feeds and decides."""
     return train == (IMPLICIT_CASE,)
-
-
-def _noise(numbers: Mapping[str, float]) -> float | None:
-    spread = numbers.get("train_std")
-    return None if spread is None else spread / sqrt(numbers.get("repeats", 1.0))
 
 
 def _value_after(axis: Axis, value: Value, proposal: Proposal) -> Value:
@@ -198,7 +194,10 @@ class Numeric:
         past = Past(self.space, self.start, self.name, brief)
         measured = list(past.measured())
         told: Sequence[Told] = ()
-        about = _study_of(brief)
+        about: dict[str, object] = {}
+        # a run that is all one phase has no study of its own
+        if cycle := cycle_of(brief.turn.phase):
+            about = {"kind": "numeric", "numeric_study_id": f"numeric-phase-{cycle}"}
         if len(measured) >= self.startup:
             answer = self._told(measured, brief)
             if isinstance(answer, Ask):
@@ -213,7 +212,9 @@ class Numeric:
         if point is None:
             return self._used_up(brief)
         if about:
-            about |= {"params": _params(self.space, point), **self._explained(told, point)}
+            values = zip(self.space.axes, point, strict=True)
+            params = {axis.path: value for axis, value in values}
+            about |= {"params": params, **self._explained(told, point)}
             about |= {"observations": len(measured)}
         return Proposal(self.space.edits(point), why=self.space.words(point, here), about=about)
 
@@ -309,16 +310,6 @@ class Numeric:
         if self._estimator is None:
             self._estimator = Estimator(self.space, self.startup)
         return self._estimator.draw(told, seed)
-
-
-def _study_of(brief: Brief) -> dict[str, object]:
-    """What the record calls the study of a phase; nothing in a run that is all one phase."""
-    cycle = cycle_of(brief.turn.phase)
-    return {"kind": "numeric", "numeric_study_id": f"numeric-phase-{cycle}"} if cycle else {}
-
-
-def _params(space: Space, point: Point) -> dict[str, object]:
-    return {axis.path: value for axis, value in zip(space.axes, point, strict=True)}
 
 
 def _forever(space: Space, chance: random.Random) -> Iterator[Point]:

@@ -220,15 +220,13 @@ class Space:
 
     def words(self, point: Point, before: Point) -> str:
         """Describe what a point changes; numbers in three digits unless they look alike."""
-        rows = zip(self.axes, before, point, strict=True)
-        return ", ".join(
-            f"{axis.path} {_change(was, now)}" for axis, was, now in rows if was != now
-        )
-
-
-def _change(was: Value, now: Value) -> str:
-    short = [f"{one:.3g}" if isinstance(one, float) else str(one) for one in (was, now)]
-    return " → ".join(short) if short[0] != short[1] else f"{was} → {now}"
+        told: list[str] = []
+        for axis, was, now in zip(self.axes, before, point, strict=True):
+            if was != now:
+                short = [f"{one:.3g}" if isinstance(one, float) else str(one) for one in (was, now)]
+                change = " → ".join(short) if short[0] != short[1] else f"{was} → {now}"
+                told.append(f"{axis.path} {change}")
+        return ", ".join(told)
 
 
 def _members(domain: Numbers | Choices) -> list[Value]:

@@ -143,7 +143,12 @@ class Estimator:
 
     def _ask(self) -> Point:
         params = self._study.ask(self._distributions).params
-        return tuple(_value(domain, params[name]) for name, domain in self._domains.items())
+        return tuple(
+            domain.values[int(params[name])]
+            if isinstance(domain, Choices)
+            else domain.tidy(float(params[name]))
+            for name, domain in self._domains.items()
+        )
 
     def _add(self, row: Told) -> None:
         params = self._params_of(row.point)
@@ -152,8 +157,12 @@ class Estimator:
         self._told.append(row)
 
     def _params_of(self, point: Point) -> dict[str, Value]:
-        pairs = zip(self._domains.items(), point, strict=True)
-        return {name: _param(domain, value) for (name, domain), value in pairs}
+        params: dict[str, Value] = {}
+        for (name, domain), value in zip(self._domains.items(), point, strict=True):
+            place = domain.index(value) if isinstance(domain, Choices) else value
+            assert place is not None, "only points that the library takes are told"
+            params[name] = place
+        return params
 
     def _knows(self, point: Point) -> bool:
         """Whether the library takes a point: a seed's may lie beside the grid."""
@@ -173,18 +182,6 @@ def _distribution(domain: Numbers | Choices) -> BaseDistribution:
         step = int(domain.step or 1)
         return IntDistribution(int(domain.low), int(domain.top), log=domain.log, step=step)
     return FloatDistribution(domain.low, domain.top, log=domain.log, step=domain.step)
-
-
-def _param(domain: Numbers | Choices, value: Value) -> Value:
-    place = domain.index(value) if isinstance(domain, Choices) else value
-    assert place is not None, "only points that the library takes are told"
-    return place
-
-
-def _value(domain: Numbers | Choices, param: Value) -> Value:
-    if isinstance(domain, Choices):
-        return domain.values[int(param)]
-    return domain.tidy(float(param))
 
 
 def _tidy(log: float) -> float:
