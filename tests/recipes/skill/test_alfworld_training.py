@@ -80,7 +80,7 @@ def test_two_steps_of_training_on_real_games_bring_the_rule_that_wins(
     monkeypatch.chdir(tmp_path)
     for name in ("teacher", "student"):
         (tmp_path / f"{name}.jsonl").write_text('"never asked"\n')
-    base = Path(__file__).parents[3] / "src" / "kept"
+    base = Path(__file__).parents[3] / "src" / "kept" / "recipes" / "skill"
     (tmp_path / "skill.yaml").write_text(CONFIG.replace("configs/", f"{base}/configs/"))
     env = AlfWorld(max_steps=6, games_at_once=2)
     short = [case for case, _ in env.read(games) if case.id.startswith(SIMPLE)]

@@ -99,13 +99,15 @@ def _common() -> Mapping[str, frozenset[str]]:
     return {code: frozenset(words.split()) for code, _, words in rows}
 
 
+def name_of(code: str) -> str:
+    """A language by its name."""
+    return LANGUAGES.get(code, f"`{code}`")
+
+
 def is_in(text: str, code: str) -> bool:
     """Whether a text is in a language; one without letters is in none."""
     code = code.partition("-")[0].lower()
-    scripts: Counter[str] = Counter()
-    for letter, n in Counter(text).items():
-        if letter.isalpha():
-            scripts[unicodedata.name(letter, "NONE").partition(" ")[0]] += n
+    scripts = _scripts(text)
     total = sum(scripts.values())
     if not total:
         return False
@@ -125,6 +127,14 @@ def language_of(text: str, among: tuple[str, ...]) -> str | None:
     hits = {code: sum(words[word] for word in _common()[code]) for code in among}
     best = max(hits, key=lambda code: hits[code])
     return best if hits[best] else None
+
+
+def _scripts(text: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for letter, n in Counter(text).items():
+        if letter.isalpha():
+            found[unicodedata.name(letter, "NONE").partition(" ")[0]] += n
+    return found
 
 
 _ABBREVIATIONS = frozenset(
@@ -167,13 +177,13 @@ def _ends_sentence(block: str, begin: int, end: re.Match[str]) -> bool:
 
 
 Kind = str
-Check = Callable[[Kind, str, Mapping[str, Any]], str]
-"""The fault of a text; nothing where it follows the instruction."""
+Check = Callable[[str, Mapping[str, Any]], str]
+"""What is wrong with a text; nothing where it follows the instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One kind of instruction; its check may be that of several kinds, and is given the kind."""
+    """One kind of instruction."""
 
     check: Check
     takes: Mapping[str, type]
@@ -182,7 +192,7 @@ class Checked:
 
 def unmet(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
     """What of an instruction a text does not follow; nothing where it does."""
-    return CHECKS[kind].check(kind, text, args)
+    return CHECKS[kind].check(text, args)
 
 
 def _compared(found: int, relation: str, wanted: int, what: str) -> str:
@@ -191,43 +201,46 @@ def _compared(found: int, relation: str, wanted: int, what: str) -> str:
     return "" if fits else f"{count(found, what)}, and {relation} {wanted} were asked for"
 
 
-def _keywords(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
-    match kind:
-        case "keywords:existence":
-            there = text.casefold()
-            missing = [one for one in args["keywords"] if one.casefold() not in there]
-            return f"without {_list(missing)}" if missing else ""
-        case "keywords:forbidden_words":
-            words = [
-                one
-                for one in args["forbidden_words"]
-                if re.search(rf"\b{re.escape(one)}\b", text, re.IGNORECASE)
-            ]
-            return f"with {_list(words)}" if words else ""
-        case "keywords:frequency":
-            keyword = str(args["keyword"])
-            found = text.casefold().count(keyword.casefold())
-            return _compared(found, args["relation"], args["frequency"], f"`{keyword}`")
-        case "keywords:letter_frequency":
-            letter = str(args["letter"]).lower()
-            found = text.lower().count(letter)
-            return _compared(found, args["let_relation"], args["let_frequency"], f"`{letter}`")
-        case _:
-            raise KeyError(kind)
+def _existence(text: str, args: Mapping[str, Any]) -> str:
+    missing = [one for one in args["keywords"] if not _occurs(one, text)]
+    return f"without {_list(missing)}" if missing else ""
 
 
-def _lengths(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
-    match kind:
-        case "length_constraints:number_sentences":
-            found, wanted, unit = len(sentences_of(text)), args["num_sentences"], "sentence"
-        case "length_constraints:number_words":
-            found, wanted, unit = len(re.findall(r"\w+", text)), args["num_words"], "word"
-        case _:
-            raise KeyError(kind)
-    return _compared(found, args["relation"], wanted, unit)
+def _occurs(keyword: str, text: str) -> bool:
+    return keyword.casefold() in text.casefold()
 
 
-def _paragraphs(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
+def _frequency(text: str, args: Mapping[str, Any]) -> str:
+    keyword = str(args["keyword"])
+    found = text.casefold().count(keyword.casefold())
+    return _compared(found, args["relation"], args["frequency"], f"`{keyword}`")
+
+
+def _forbidden(text: str, args: Mapping[str, Any]) -> str:
+    def stands(word: str) -> bool:
+        return bool(re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE))
+
+    found = [one for one in args["forbidden_words"] if stands(one)]
+    return f"with {_list(found)}" if found else ""
+
+
+def _letters(text: str, args: Mapping[str, Any]) -> str:
+    letter = str(args["letter"]).lower()
+    found = text.lower().count(letter)
+    return _compared(found, args["let_relation"], args["let_frequency"], f"`{letter}`")
+
+
+def _language(text: str, args: Mapping[str, Any]) -> str:
+    code = str(args["language"])
+    return "" if is_in(text, code) else f"not in {name_of(code)} alone"
+
+
+def _sentences(text: str, args: Mapping[str, Any]) -> str:
+    found = len(sentences_of(text))
+    return _compared(found, args["relation"], args["num_sentences"], "sentence")
+
+
+def _paragraphs(text: str, args: Mapping[str, Any]) -> str:
     parts = [part.strip() for part in re.split(r"\s?\*\*\*\s?", text)]
     # a rule before the first or behind the last paragraph parts nothing
     parts = parts[1:] if parts and not parts[0] else parts
@@ -239,7 +252,12 @@ def _paragraphs(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
     return "" if len(parts) == wanted else f"{found} between `***`, and {wanted} were asked for"
 
 
-def _first_word(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
+def _words(text: str, args: Mapping[str, Any]) -> str:
+    found = len(re.findall(r"\w+", text))
+    return _compared(found, args["relation"], args["num_words"], "word")
+
+
+def _first_word(text: str, args: Mapping[str, Any]) -> str:
     parts = [part.strip() for part in re.split(r"\n\n", text)]
     parts = [part for part in parts if part]
     wanted, nth = args["num_paragraphs"], args["nth_paragraph"]
@@ -252,45 +270,20 @@ def _first_word(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
     return "" if first == expected else f"paragraph {nth} begins with `{first}`, not `{expected}`"
 
 
-def _contents(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
-    match kind:
-        case "detectable_content:number_placeholders":
-            found = len(re.findall(r"\[.*?\]", text))
-            wanted = args["num_placeholders"]
-            return _compared(found, "at least", wanted, "placeholder in brackets")
-        case "detectable_content:postscript":
-            marker = str(args["postscript_marker"])
-            letters = {"P.S.": r"p\.\s?s\.", "P.P.S": r"p\.\s?p\.\s?s"}.get(marker)
-            pattern = letters or re.escape(marker.lower())
-            there = re.search(rf"^\s*{pattern}|\s{pattern}", text.lower(), re.MULTILINE)
-            return "" if there else f"no postscript that begins with `{marker}`"
-        case _:
-            raise KeyError(kind)
+def _placeholders(text: str, args: Mapping[str, Any]) -> str:
+    found = len(re.findall(r"\[.*?\]", text))
+    return _compared(found, "at least", args["num_placeholders"], "placeholder in brackets")
 
 
-def _formats(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
-    match kind:
-        case "detectable_format:constrained_response":
-            options = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
-            return "" if any(one in text for one in options) else f"none of {_list(options)}"
-        case "detectable_format:multiple_sections":
-            mark = str(args["section_spliter"])
-            found = len(re.findall(rf"\s?{re.escape(mark)}\s?\d+\s?", text))
-            return _compared(found, "at least", args["num_sections"], f"section `{mark} 1, 2 …`")
-        case "detectable_format:number_highlighted_sections":
-            single = re.findall(r"\*[^\n*]*\*", text)
-            double = re.findall(r"\*\*[^\n*]*\*\*", text)
-            found = sum(bool(one.strip("*").strip()) for one in (*single, *double))
-            return _compared(found, "at least", args["num_highlights"], "highlighted part")
-        case "detectable_format:title":
-            titles = re.findall(r"<<[^\n]+>>", text)
-            there = any(one.lstrip("<").rstrip(">").strip() for one in titles)
-            return "" if there else "no title in `<<` and `>>`"
-        case _:
-            raise KeyError(kind)
+def _postscript(text: str, args: Mapping[str, Any]) -> str:
+    marker = str(args["postscript_marker"])
+    letters = {"P.S.": r"p\.\s?s\.", "P.P.S": r"p\.\s?p\.\s?s"}.get(marker)
+    pattern = letters or re.escape(marker.lower())
+    found = re.search(rf"^\s*{pattern}|\s{pattern}", text.lower(), re.MULTILINE)
+    return "" if found else f"no postscript that begins with `{marker}`"
 
 
-def _bullets(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
+def _bullets(text: str, args: Mapping[str, Any]) -> str:
     stars = re.findall(r"^\s*\*[^*\n].*$", text, re.MULTILINE)
     dashes = re.findall(r"^\s*-.*$", text, re.MULTILINE)
     found, wanted = len(stars) + len(dashes), args["num_bullets"]
@@ -299,7 +292,25 @@ def _bullets(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
     return f"{count(found, 'bullet')}, and exactly {wanted} were asked for"
 
 
-def _json(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
+def _constrained(text: str, args: Mapping[str, Any]) -> str:
+    options = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
+    return "" if any(one in text for one in options) else f"none of {_list(options)}"
+
+
+def _highlights(text: str, args: Mapping[str, Any]) -> str:
+    single = re.findall(r"\*[^\n*]*\*", text)
+    double = re.findall(r"\*\*[^\n*]*\*\*", text)
+    found = sum(bool(one.strip("*").strip()) for one in (*single, *double))
+    return _compared(found, "at least", args["num_highlights"], "highlighted part")
+
+
+def _sections(text: str, args: Mapping[str, Any]) -> str:
+    mark = str(args["section_spliter"])
+    found = len(re.findall(rf"\s?{re.escape(mark)}\s?\d+\s?", text))
+    return _compared(found, "at least", args["num_sections"], f"section `{mark} 1, 2 …`")
+
+
+def _json(text: str, args: Mapping[str, Any]) -> str:
     bare = text.strip()
     fence = re.fullmatch(r"```(?:json)?[ \t]*\n?(.*?)\n?```", bare, re.DOTALL | re.IGNORECASE)
     try:
@@ -309,62 +320,59 @@ def _json(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
     return ""
 
 
-def _combinations(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
-    match kind:
-        case "combination:repeat_prompt":
-            prompt = str(args["prompt_to_repeat"]).strip().lower()
-            same = text.strip().lower().startswith(prompt)
-            return "" if same else "it does not begin with the request, word for word"
-        case "combination:two_responses":
-            parts = [part.strip() for part in text.split("******")]
-            inner = [part for n, part in enumerate(parts) if part or 0 < n < len(parts) - 1]
-            if len(inner) != 2 or not all(inner):
-                return f"{count(len(inner), 'response')} between `******`, and two were asked for"
-            return "" if inner[0] != inner[1] else "both responses are the same"
-        case _:
-            raise KeyError(kind)
+def _title(text: str, args: Mapping[str, Any]) -> str:
+    titles = re.findall(r"<<[^\n]+>>", text)
+    there = any(one.lstrip("<").rstrip(">").strip() for one in titles)
+    return "" if there else "no title in `<<` and `>>`"
 
 
-def _language(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
-    """Language and case of a text."""
-    match kind:
-        case "change_case:capital_word_frequency":
-            words = re.findall("[^\\W_]+(?:['\u2019-][^\\W_]+)*", text)
-            found = sum(word.isupper() for word in words)
-            wanted = args["capital_frequency"]
-            return _compared(found, args["capital_relation"], wanted, "word in capitals")
-        case "change_case:english_capital":
-            if not text.isupper():
-                return "not all letters are capitals"
-            return "" if is_in(text.lower(), "en") else "not in English"
-        case "change_case:english_lowercase":
-            if not text.islower():
-                return "not all letters are small"
-            return "" if is_in(text, "en") else "not in English"
-        case "language:response_language":
-            code = str(args["language"])
-            name = LANGUAGES.get(code, f"`{code}`")
-            return "" if is_in(text, code) else f"not in {name} alone"
-        case _:
-            raise KeyError(kind)
+def _two(text: str, args: Mapping[str, Any]) -> str:
+    parts = [part.strip() for part in text.split("******")]
+    inner = [part for n, part in enumerate(parts) if part or 0 < n < len(parts) - 1]
+    if len(inner) != 2 or not all(inner):
+        return f"{count(len(inner), 'response')} between `******`, and two were asked for"
+    return "" if inner[0] != inner[1] else "both responses are the same"
 
 
-def _signs(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
-    """Commas in a text, and its beginning and end."""
-    match kind:
-        case "punctuation:no_comma":
-            found = text.count(",")
-            return f"with {count(found, 'comma')}" if found else ""
-        case "startend:end_checker":
-            phrase = str(args["end_phrase"])
-            same = text.strip().strip('"').lower().endswith(phrase.strip().lower())
-            return "" if same else f"it does not end with `{phrase}`"
-        case "startend:quotation":
-            bare = text.strip()
-            quoted = len(bare) > 1 and bare[0] == bare[-1] == '"'
-            return "" if quoted else "it is not in double quotes as a whole"
-        case _:
-            raise KeyError(kind)
+def _repeats(text: str, args: Mapping[str, Any]) -> str:
+    prompt = str(args["prompt_to_repeat"]).strip().lower()
+    same = text.strip().lower().startswith(prompt)
+    return "" if same else "it does not begin with the request, word for word"
+
+
+def _ends(text: str, args: Mapping[str, Any]) -> str:
+    phrase = str(args["end_phrase"])
+    same = text.strip().strip('"').lower().endswith(phrase.strip().lower())
+    return "" if same else f"it does not end with `{phrase}`"
+
+
+def _capital_words(text: str, args: Mapping[str, Any]) -> str:
+    words = re.findall("[^\\W_]+(?:['\u2019-][^\\W_]+)*", text)
+    found = sum(word.isupper() for word in words)
+    return _compared(found, args["capital_relation"], args["capital_frequency"], "word in capitals")
+
+
+def _capital(text: str, args: Mapping[str, Any]) -> str:
+    if not text.isupper():
+        return "not all letters are capitals"
+    return "" if is_in(text.lower(), "en") else "not in English"
+
+
+def _lowercase(text: str, args: Mapping[str, Any]) -> str:
+    if not text.islower():
+        return "not all letters are small"
+    return "" if is_in(text, "en") else "not in English"
+
+
+def _no_comma(text: str, args: Mapping[str, Any]) -> str:
+    found = text.count(",")
+    return f"with {count(found, 'comma')}" if found else ""
+
+
+def _quotation(text: str, args: Mapping[str, Any]) -> str:
+    bare = text.strip()
+    quoted = len(bare) > 1 and bare[0] == bare[-1] == '"'
+    return "" if quoted else "it is not in double quotes as a whole"
 
 
 def _list(words: list[str] | tuple[str, ...]) -> str:
@@ -375,27 +383,27 @@ _NONE: Mapping[str, type] = {}
 
 CHECKS: Mapping[Kind, Checked] = {
     "change_case:capital_word_frequency": Checked(
-        _language, {"capital_relation": str, "capital_frequency": int}
+        _capital_words, {"capital_relation": str, "capital_frequency": int}
     ),
-    "change_case:english_capital": Checked(_language, _NONE),
-    "change_case:english_lowercase": Checked(_language, _NONE),
-    "combination:repeat_prompt": Checked(_combinations, {"prompt_to_repeat": str}),
-    "combination:two_responses": Checked(_combinations, _NONE),
-    "detectable_content:number_placeholders": Checked(_contents, {"num_placeholders": int}),
-    "detectable_content:postscript": Checked(_contents, {"postscript_marker": str}),
-    "detectable_format:constrained_response": Checked(_formats, _NONE),
+    "change_case:english_capital": Checked(_capital, _NONE),
+    "change_case:english_lowercase": Checked(_lowercase, _NONE),
+    "combination:repeat_prompt": Checked(_repeats, {"prompt_to_repeat": str}),
+    "combination:two_responses": Checked(_two, _NONE),
+    "detectable_content:number_placeholders": Checked(_placeholders, {"num_placeholders": int}),
+    "detectable_content:postscript": Checked(_postscript, {"postscript_marker": str}),
+    "detectable_format:constrained_response": Checked(_constrained, _NONE),
     "detectable_format:json_format": Checked(_json, _NONE),
     "detectable_format:multiple_sections": Checked(
-        _formats, {"section_spliter": str, "num_sections": int}
+        _sections, {"section_spliter": str, "num_sections": int}
     ),
     "detectable_format:number_bullet_lists": Checked(_bullets, {"num_bullets": int}),
-    "detectable_format:number_highlighted_sections": Checked(_formats, {"num_highlights": int}),
-    "detectable_format:title": Checked(_formats, _NONE),
-    "keywords:existence": Checked(_keywords, {"keywords": list}),
-    "keywords:forbidden_words": Checked(_keywords, {"forbidden_words": list}),
-    "keywords:frequency": Checked(_keywords, {"relation": str, "keyword": str, "frequency": int}),
+    "detectable_format:number_highlighted_sections": Checked(_highlights, {"num_highlights": int}),
+    "detectable_format:title": Checked(_title, _NONE),
+    "keywords:existence": Checked(_existence, {"keywords": list}),
+    "keywords:forbidden_words": Checked(_forbidden, {"forbidden_words": list}),
+    "keywords:frequency": Checked(_frequency, {"relation": str, "keyword": str, "frequency": int}),
     "keywords:letter_frequency": Checked(
-        _keywords, {"let_relation": str, "letter": str, "let_frequency": int}
+        _letters, {"let_relation": str, "letter": str, "let_frequency": int}
     ),
     "language:response_language": Checked(_language, {"language": str}),
     "length_constraints:nth_paragraph_first_word": Checked(
@@ -403,12 +411,12 @@ CHECKS: Mapping[Kind, Checked] = {
     ),
     "length_constraints:number_paragraphs": Checked(_paragraphs, {"num_paragraphs": int}),
     "length_constraints:number_sentences": Checked(
-        _lengths, {"relation": str, "num_sentences": int}
+        _sentences, {"relation": str, "num_sentences": int}
     ),
-    "length_constraints:number_words": Checked(_lengths, {"relation": str, "num_words": int}),
-    "punctuation:no_comma": Checked(_signs, _NONE),
-    "startend:end_checker": Checked(_signs, {"end_phrase": str}),
-    "startend:quotation": Checked(_signs, _NONE),
+    "length_constraints:number_words": Checked(_words, {"relation": str, "num_words": int}),
+    "punctuation:no_comma": Checked(_no_comma, _NONE),
+    "startend:end_checker": Checked(_ends, {"end_phrase": str}),
+    "startend:quotation": Checked(_quotation, _NONE),
 }
 """All kinds of the published list."""
 
@@ -451,8 +459,7 @@ class IfEval(Environment):
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
         """Every instruction is checked, on the reply as it stands."""
-        data = values(case)
-        wanted = list(zip(data["instruction_id_list"], data["kwargs"], strict=True))
+        wanted = instructions(case)
         text = rollout.output
         faults = [(kind, unmet(kind, text, args)) for kind, args in wanted]
         broken = [f"{kind}: {fault}" for kind, fault in faults if fault]
@@ -468,6 +475,12 @@ class IfEval(Environment):
         """The prompt, and what kinds of instructions it has; nothing is hidden."""
         data = values(case)
         return About(data["prompt"], ", ".join(data["instruction_id_list"]))
+
+
+def instructions(case: Case) -> list[tuple[Kind, Mapping[str, Any]]]:
+    """The instructions of a case, each with its arguments."""
+    data = values(case)
+    return list(zip(data["instruction_id_list"], data["kwargs"], strict=True))
 
 
 def loosened(text: str) -> list[str]:
