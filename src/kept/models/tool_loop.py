@@ -84,7 +84,8 @@ class Agent:
         trace: list[TraceItem] = []
         for n in range(self._replies):
             if self._most_usd is not None and spent >= self._most_usd:
-                dear = f"the replies cost ${spent:.3g}, and the limit for a case is ${self._most_usd:g}"
+                most = f"${self._most_usd:g}"
+                dear = f"the replies cost ${spent:.3g}, and the limit for a case is {most}"
                 return Said("", messages, tuple(trace), Failure("limit", "candidate", dear))
             request = asking(self._request, messages, seed)
             reply = await ask(scope, self._model, request, rules=self._rules)
