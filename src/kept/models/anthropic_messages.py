@@ -80,7 +80,10 @@ class Messages:
                 for t in request.tools
             ]
         if system:
-            body["system"] = [_kept(system)]
+            block: dict[str, Any] = {"type": "text", "text": system}
+            if len(system) >= WORTH_KEEPING:
+                block["cache_control"] = MARK
+            body["system"] = [block]
         body["messages"] = _turns(request.messages)
         output: dict[str, Any] = {}
         if request.effort is not None:
@@ -100,7 +103,10 @@ class Messages:
         blocks = reply.content
         text = "".join(convert(b, _Text).text for b in blocks if b.get("type") == "text")
         uses = (convert(b, _ToolUse) for b in blocks if b.get("type") == "tool_use")
-        calls = tuple(_call(use) for use in uses)
+        calls = tuple(
+            ToolCall(use.id, use.name, use.json or msgspec.json.encode(use.input).decode())
+            for use in uses
+        )
         finish = _FINISH.get(reply.stop_reason or "", "stop")
         usage = mapping(body.get("usage"))
         taken = _taken(usage)
@@ -133,7 +139,13 @@ class Messages:
                     blocks[start.index] = start.content_block | {"json": ""}
                 case "content_block_delta":
                     piece = convert(event, _BlockDelta)
-                    _add(blocks.get(piece.index, {}), piece.delta)
+                    block, delta = blocks.get(piece.index, {}), piece.delta
+                    # checks what is there: a piece without its block, or of another block, breaks
+                    # the protocol
+                    if delta.get("type") == "text_delta":
+                        block["text"] = convert(block, _Text).text + convert(delta, _Text).text
+                    elif delta.get("type") == "input_json_delta":
+                        block["json"] = block.get("json", "") + convert(delta, _Json).partial_json
                 case "message_delta":
                     whole |= convert(event, _MessageDelta).delta
                     usage |= mapping(event.get("usage"))
@@ -146,21 +158,6 @@ class Messages:
         if not done:
             return None
         return {**whole, "content": [blocks[n] for n in sorted(blocks)], "usage": usage}
-
-
-def _add(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    if delta.get("type") == "text_delta":
-        # checks what is there: a piece without its block, or of another block, breaks the protocol
-        block["text"] = convert(block, _Text).text + convert(delta, _Text).text
-    elif delta.get("type") == "input_json_delta":
-        block["json"] = block.get("json", "") + convert(delta, _Json).partial_json
-
-
-def _kept(text: str) -> dict[str, Any]:
-    block: dict[str, Any] = {"type": "text", "text": text}
-    if len(text) >= WORTH_KEEPING:
-        block["cache_control"] = MARK
-    return block
 
 
 def _turns(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
@@ -187,19 +184,14 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
         return [result]
     before = (image for image in message.images if image.at is None)
     blocks = [_block(part) for part in (*before, *parts_of(message))]
-    blocks += [
-        {"type": "tool_use", "id": c.id, "name": c.name, "input": _given(c.arguments)}
-        for c in message.tool_calls
-    ]
+    for c in message.tool_calls:
+        try:
+            given = msgspec.json.decode(c.arguments or "{}", type=dict[str, Any])
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            # the protocol has room for an object only, and the tool has said what was wrong with it
+            given = {"unreadable": c.arguments}
+        blocks.append({"type": "tool_use", "id": c.id, "name": c.name, "input": given})
     return blocks
-
-
-def _given(arguments: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(arguments or "{}", type=dict[str, Any])
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        # the protocol has room for an object only, and the tool has said what was wrong with it
-        return {"unreadable": arguments}
 
 
 def _block(part: str | Image) -> dict[str, Any]:
@@ -210,10 +202,6 @@ def _block(part: str | Image) -> dict[str, Any]:
         "type": "image",
         "source": {"type": "base64", "media_type": part.media_type, "data": data},
     }
-
-
-def _call(use: _ToolUse) -> ToolCall:
-    return ToolCall(use.id, use.name, use.json or msgspec.json.encode(use.input).decode())
 
 
 def _taken(usage: Mapping[str, Any]) -> Taken | None:

@@ -137,7 +137,9 @@ class HttpModel:
             if whole is None:
                 raise passing("network", f"`{self.name}` ended its reply in the middle").arrive()
             if whole.get("error"):
-                what = f"`{self.name}` gave up in the middle: {_told(whole)}"
+                error = whole["error"]
+                said = str(error.get("message", "") if isinstance(error, dict) else error)[:200]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # any document
+                what = f"`{self.name}` gave up in the middle: {said}"
                 raise passing("server", what).arrive()
             heard = self._speech.heard(whole)
             if heard is None:
@@ -261,11 +263,6 @@ def _discreet(heard: Heard, secrets: tuple[str, ...]) -> Heard:
     if (text, refusal, calls) == (heard.text, heard.refusal, heard.tool_calls):
         return heard
     return replace(heard, text=text, refusal=refusal, tool_calls=calls)
-
-
-def _told(whole: dict[str, Any]) -> str:
-    error = whole["error"]
-    return str(error.get("message", "") if isinstance(error, dict) else error)[:200]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # any document
 
 
 def connect(model: str | ModelConfig) -> Model:

@@ -136,15 +136,22 @@ class HttpEmbedder:
         if sorted(map(repr, places)) != sorted(map(repr, range(count))):
             raise passing("server", f"`{self.name}` numbered its {count} vectors wrongly")
         data = [item for _, item in sorted(zip(places, data, strict=True), key=itemgetter(0))]
-        vectors = tuple(map(_vector, data))
-        if None in vectors:
-            raise passing("server", f"`{self.name}` gave something that is no vector")
-        sound = tuple(vector for vector in vectors if vector is not None)
-        if self._dimensions is not None and len(sound[0]) != self._dimensions:
-            what = f"`{self.name}` gave vectors of {len(sound[0])} numbers, not {self._dimensions}"
+        vectors: list[array[float]] = []
+        for item in data:
+            try:
+                vector = array("f", item["embedding"])
+            except (KeyError, TypeError, OverflowError, ValueError):
+                vector = array("f")
+            if not len(vector) or not all(map(math.isfinite, vector)):
+                raise passing("server", f"`{self.name}` gave something that is no vector")
+            vectors.append(vector)
+        if self._dimensions is not None and len(vectors[0]) != self._dimensions:
+            what = (
+                f"`{self.name}` gave vectors of {len(vectors[0])} numbers, not {self._dimensions}"
+            )
             raise lasting(what, "leave `embedding_dimensions` out, or name another model")
         tokens = mapping(whole.get("usage")).get("prompt_tokens")
-        return _Vectors(sound, tokens if is_count(tokens) else 0, bool(tokens))
+        return _Vectors(tuple(vectors), tokens if is_count(tokens) else 0, bool(tokens))
 
 
 def make_embedder(config: ModelConfig, dimensions: int | None = None) -> HttpEmbedder:
@@ -179,11 +186,3 @@ def _batches(texts: Sequence[str]) -> list[Sequence[str]]:
 
 def _size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
-
-
-def _vector(item: Mapping[str, Any]) -> "array[float] | None":
-    try:
-        vector = array("f", item["embedding"])
-    except (KeyError, TypeError, OverflowError, ValueError):
-        return None
-    return vector if len(vector) and all(map(math.isfinite, vector)) else None

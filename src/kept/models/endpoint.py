@@ -244,7 +244,12 @@ class Line:
                     if trouble.again and booking.tries < self._config.tries:
                         return trouble.failure
                     return trouble.final(booking.tries)
-                wait = _wait(tries, trouble.after)
+                # never in step with others
+                if trouble.after is not None:
+                    wait = trouble.after + random.uniform(0, min(1.0, 0.1 * trouble.after))
+                else:
+                    longest = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1))
+                    wait = longest * random.uniform(0.5, 1.0)
                 if not trouble.again or tries >= self._config.tries or wait > MOST_PATIENCE:
                     return trouble.final(tries, self.endpoint.url)
             await asyncio.sleep(wait)
@@ -323,11 +328,3 @@ def url_of(config: ModelConfig, path: str) -> str:
         return f"{root}/openai/v1/{path}"
     deployment = quote(config.model, safe="")
     return f"{root}/openai/deployments/{deployment}/{path}?api-version={quote(version)}"
-
-
-def _wait(tries: int, after: float | None) -> float:
-    """Seconds until the next try: what the provider says, else longer each time; never in step."""
-    wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1))
-    if after is not None:
-        return after + random.uniform(0, min(1.0, 0.1 * after))
-    return wait * random.uniform(0.5, 1.0)

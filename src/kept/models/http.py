@@ -133,7 +133,7 @@ async def _look_at(endpoint: Endpoint, response: "ClientResponse | Answer") -> N
     """Raise what a response without an answer stands for."""
     if response.status != 200:
         raw = await response.content.read(1 << 16)
-        headers = _lower(response.headers)
+        headers = {name.lower(): value for name, value in response.headers.items()}
         raise of_status(endpoint.name, response.status, headers, raw, endpoint.key)
     kind = response.content_type
     if kind not in ("application/json", "text/event-stream"):
@@ -243,10 +243,6 @@ def _decoded(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
             "server", f"`{endpoint.name}` answered with JSON that is {error}", shown
         ) from error
     return cast("dict[str, Any]", found)
-
-
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
 
 
 _Ways: TypeAlias = "tuple[ClientSession, Direct]"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from kept.core.llm import Message, ModelReply, ModelRequest
+from kept.core.llm import ModelReply, ModelRequest
 from kept.core.rollout import Failure, Usage
 from kept.models.providers import ModelConfig
 from kept.store.candidate_files import write_file
@@ -140,9 +140,5 @@ def _page(id_: str, request: ModelRequest, images: list[str]) -> str:
         schema = json.dumps(request.schema, ensure_ascii=False)
         parts.append(f"<!-- The reply is JSON that satisfies: {schema} -->")
     parts += (f"<!-- Look at {name} -->" for name in images)
-    parts += (_said(message) for message in request.messages)
+    parts += (f"# {message.role}\n\n{message.text.strip()}" for message in request.messages)
     return "\n\n".join(parts) + "\n"
-
-
-def _said(message: Message) -> str:
-    return f"# {message.role}\n\n{message.text.strip()}"

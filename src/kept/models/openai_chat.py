@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, json
 
-from kept.core.llm import Finish, Image, Message, ModelRequest, ToolCall, parts_of
+from kept.core.llm import Finish, Message, ModelRequest, ToolCall, parts_of
 from kept.models.protocol import Habits, Heard, Taken, is_count, mapping
 
 _FINISH: Mapping[str, Finish] = {
@@ -133,7 +133,10 @@ class Chat:
         if choices[0].finish_reason == "error":
             # of gateways whose server gave up: what there is of a reply is not all of it
             raise ValidationError("`finish_reason` is `error` - at `$.choices[0]`")
-        calls = tuple(_call(call) for call in message.tool_calls or ())
+        calls = tuple(
+            ToolCall(c.id or "", c.function.name, _arguments(c.function.arguments) or "{}")
+            for c in message.tool_calls or ()
+        )
         if message.content is UNSET and not calls and not message.refusal:
             raise ValidationError("Object missing required field `content` - at `$.choices[0]`")
         finish = _FINISH.get(choices[0].finish_reason or "", "stop")
@@ -199,7 +202,14 @@ def _message(message: Message) -> dict[str, Any]:
     content: Any = message.text
     if message.images:
         behind = (image for image in message.images if image.at is None)
-        content = [_part(part) for part in (*parts_of(message), *behind)]
+        content = []
+        for part in (*parts_of(message), *behind):
+            if isinstance(part, str):
+                content.append({"type": "text", "text": part})
+                continue
+            url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
+            detail = {"detail": part.detail} if part.detail else {}
+            content.append({"type": "image_url", "image_url": {"url": url, **detail}})
     told: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:
         told["content"] = content or None
@@ -210,22 +220,10 @@ def _message(message: Message) -> dict[str, Any]:
     return told
 
 
-def _part(part: str | Image) -> dict[str, Any]:
-    if isinstance(part, str):
-        return {"type": "text", "text": part}
-    url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
-    detail = {"detail": part.detail} if part.detail else {}
-    return {"type": "image_url", "image_url": {"url": url, **detail}}
-
-
 def _text(content: _Content) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     return "".join(part.text or "" for part in content)
-
-
-def _call(call: _Call) -> ToolCall:
-    return ToolCall(call.id or "", call.function.name, _arguments(call.function.arguments) or "{}")
 
 
 def _arguments(given: _Arguments) -> str:

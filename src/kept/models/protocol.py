@@ -327,15 +327,11 @@ def _after(headers: Mapping[str, str]) -> float | None:
             return max(0.0, float(text) * scale)
         except ValueError:
             pass
-        seconds = _until(text, headers.get("date", ""))
-        if seconds is not None:
-            return seconds
+        now = headers.get("date", "")
+        try:
+            # both dates are the server's, so that no clock of ours matters
+            left = (parsedate_to_datetime(text) - parsedate_to_datetime(now)).total_seconds()
+        except (OverflowError, TypeError, ValueError):  # of a year such as 99999999999999999999
+            continue
+        return max(0.0, left)
     return None
-
-
-def _until(text: str, now: str) -> float | None:
-    """From one date of HTTP to another: both the server's, so that no clock of ours matters."""
-    try:
-        return max(0.0, (parsedate_to_datetime(text) - parsedate_to_datetime(now)).total_seconds())
-    except (OverflowError, TypeError, ValueError):  # of a year such as 99999999999999999999
-        return None

@@ -88,11 +88,6 @@ def expand(text: str) -> str:
     return REFERENCE.sub(lambda found: settings.variable(found[1]) or found[0], text)
 
 
-def unset(text: str) -> list[str]:
-    """The variables that a text needs and the environment has not."""
-    return [name for name in REFERENCE.findall(text) if settings.variable(name) is None]
-
-
 SCOPE = "https://cognitiveservices.azure.com/.default"
 EARLY = 300.0
 """Seconds before its end at which a token is replaced."""
@@ -252,8 +247,9 @@ def missing(config: ModelConfig) -> str | None:
     """What a config needs and has not; None when it has all."""
     provider = PROVIDERS[config.provider]
     for text in (config.base_url, config.api_key):
-        if text is not None and (names := unset(text)):
-            return f"{names[0]} is not set"
+        for name in REFERENCE.findall(text or ""):
+            if settings.variable(name) is None:
+                return f"{name} is not set"
     if config.base_url is None and provider.needs_url:
         variable = provider.url_variable or ""
         if settings.variable(variable) is None:

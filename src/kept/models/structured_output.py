@@ -114,7 +114,9 @@ async def settle(
             return _unfit(reply, f"cut off at max_tokens: {wrong}", usage)
         if not left:
             break
-        asked = _once_more(asked, reply.text, wrong)
+        words = f"That does not satisfy the schema, {wrong}\nAnswer again, with the JSON only."
+        said = (Message("assistant", reply.text or "(nothing)"), Message("user", words))
+        asked = replace(asked, messages=(*asked.messages, *said))
         again = await call(asked)
         if isinstance(again, Failure):
             return having_said(again, reply.text, f"the reply does not satisfy its schema, {wrong}")
@@ -260,7 +262,12 @@ def instructed(request: ModelRequest) -> ModelRequest:
 def _readings(text: str, mend: bool) -> Iterator[Any]:
     """Possible values of a text as JSON, the most literal first; raises `Unfit` for a cut one."""
     fenced = _FENCED.findall(text, 0, text.rfind("```") + 3)
-    whole, parts = [text, *fenced], [*_between(text)]
+    whole, parts = [text, *fenced], list[str]()
+    # from the first bracket to the last of its kind
+    for opening, closing in ("{}", "[]"):
+        start, end = text.find(opening), text.rfind(closing)
+        if 0 <= start < end:
+            parts.append(text[start : end + 1])
     tried = [*whole, *parts]
     limit: ParseLimit | None = None
     for n, one in enumerate(tried):
@@ -306,20 +313,6 @@ def mended(texts: list[str]) -> list[Any]:
         if value != "":
             found.append(value)
     return found
-
-
-def _between(text: str) -> Iterator[str]:
-    """From the first bracket to the last of its kind."""
-    for opening, closing in ("{}", "[]"):
-        start, end = text.find(opening), text.rfind(closing)
-        if 0 <= start < end:
-            yield text[start : end + 1]
-
-
-def _once_more(request: ModelRequest, text: str, wrong: str) -> ModelRequest:
-    words = f"That does not satisfy the schema, {wrong}\nAnswer again, with the JSON only."
-    said = (Message("assistant", text or "(nothing)"), Message("user", words))
-    return replace(request, messages=(*request.messages, *said))
 
 
 def _unfit(reply: ModelReply, why: str, usage: Usage) -> Failure:

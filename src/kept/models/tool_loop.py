@@ -84,11 +84,15 @@ class Agent:
         trace: list[TraceItem] = []
         for n in range(self._replies):
             if self._most_usd is not None and spent >= self._most_usd:
-                return Said("", messages, tuple(trace), _too_dear(spent, self._most_usd))
+                most = f"${self._most_usd:g}"
+                dear = f"the replies cost ${spent:.3g}, and the limit for a case is {most}"
+                return Said("", messages, tuple(trace), Failure("limit", "candidate", dear))
             request = asking(self._request, messages, seed)
             reply = await ask(scope, self._model, request, rules=self._rules)
             if isinstance(reply, Failure) and reply.kind != "empty":
-                return _ended(reply, messages, trace)
+                if reply.blame == "infrastructure":
+                    return reply
+                return Said("", messages, tuple(trace), reply)
             if isinstance(reply, Failure):
                 # to say nothing is an answer, and is measured as one
                 reply = ModelReply("")
@@ -101,7 +105,11 @@ class Agent:
                 # replayed replies did not take their time again
                 seconds = max(waited, time.monotonic() - began)
                 trace.append(answered(reply.text, seconds))
-                return Said(reply.text, messages, tuple(trace), _fault(reply))
+                fault = None
+                if reply.finish == "refused":
+                    refusal = "the model would not answer"
+                    fault = Failure("refused", "candidate", refusal, reply.text)
+                return Said(reply.text, messages, tuple(trace), fault)
             trace.append(asked_for(message))
             # a branch of its own each time: what is used twice alike is used twice
             results = await self._use(reply.tool_calls, scope.branch(f"tools-{n}"))
@@ -109,7 +117,10 @@ class Agent:
                 return results
             for call, (given, answer) in zip(reply.tool_calls, results, strict=True):
                 waited += answer.seconds
-                messages = (*messages, Message("tool", _shown(answer.text), answers=call.id))
+                shown = answer.text[:LONGEST_RESULT]
+                if left := len(answer.text) - len(shown):
+                    shown += f"\n[{left:,} more characters were left out]"
+                messages = (*messages, Message("tool", shown, answers=call.id))
                 trace.append(used(call.name, given, answer))
         circles = f"the model wanted tools {self._replies} times, and did not answer"
         return Said("", messages, tuple(trace), Failure("limit", "candidate", circles))
@@ -136,42 +147,12 @@ class Agent:
         if tool is None:
             known = ", ".join(self._tools) or "none"
             return {}, ToolAnswer(f"there is no tool `{call.name}`; there is {known}", wrong=True)
-        given = _arguments(call.arguments)
-        if given is None:
+        try:
+            read = parse_json(call.arguments or "{}")
+        except ValueError:
+            read = None
+        if not isinstance(read, dict):
             return {}, ToolAnswer("the arguments are no JSON object", wrong=True)
+        given = cast("dict[str, object]", read)
         answer = await tool.use(given, scope)
         return answer if isinstance(answer, Failure) else (given, answer)
-
-
-def _ended(
-    failure: Failure, messages: tuple[Message, ...], trace: Sequence[TraceItem]
-) -> Said | Failure:
-    return (
-        failure if failure.blame == "infrastructure" else Said("", messages, tuple(trace), failure)
-    )
-
-
-def _too_dear(spent: float, most: float) -> Failure:
-    message = f"the replies cost ${spent:.3g}, and the limit for a case is ${most:g}"
-    return Failure("limit", "candidate", message)
-
-
-def _fault(reply: ModelReply) -> Failure | None:
-    if reply.finish == "refused":
-        return Failure("refused", "candidate", "the model would not answer", reply.text)
-    return None
-
-
-def _arguments(text: str) -> dict[str, object] | None:
-    try:
-        given = parse_json(text or "{}")
-    except ValueError:
-        return None
-    return cast("dict[str, object]", given) if isinstance(given, dict) else None
-
-
-def _shown(text: str) -> str:
-    if len(text) <= LONGEST_RESULT:
-        return text
-    left = len(text) - LONGEST_RESULT
-    return f"{text[:LONGEST_RESULT]}\n[{left:,} more characters were left out]"

@@ -174,10 +174,21 @@ def secrets(needed: Collection[Path]) -> Iterator[Path]:
     """Places that are there; homes of other users whole, unless something needed lies in them."""
     yield from (path for name in _SYSTEM_SECRETS if (path := Path("/etc", name)).exists())
     yield from Path("/etc/ssh").glob("ssh_host_*_key")
-    own = _own_homes()
-    for home in (*own, *_other_homes(own)):
+    # the home that HOME names, and the one that the system knows
+    own = [Path.home()]
+    with suppress(KeyError):  # a container may run as a user that it does not know
+        own.append(Path(pwd.getpwuid(os.geteuid()).pw_dir))
+    own = list(dict.fromkeys(home for home in own if home.is_dir() and home.name))
+    others = [Path("/root")]
+    with suppress(OSError):
+        others = [*sorted(HOMES.iterdir()), *others]
+    # those that we cannot read ourselves need not be hidden
+    mode = os.R_OK | os.X_OK
+    others = [h for h in others if h not in own and h.is_dir() and os.access(h, mode)]
+    for home in (*own, *others):
         if home in own or any(path.is_relative_to(home) for path in needed):
-            yield from _in_home(home)
+            yield from (path for place in _PLACES.split() if (path := home / place).exists())
+            yield from _env_files_in(home)[0]
         else:
             yield home
 
@@ -212,32 +223,6 @@ def _env_files_in(folder: Path) -> tuple[list[Path], list[Path]]:
     return found, inner
 
 
-def _in_home(home: Path) -> Iterator[Path]:
-    yield from (path for place in _PLACES.split() if (path := home / place).exists())
-    yield from _env_files_in(home)[0]
-
-
-def _own_homes() -> tuple[Path, ...]:
-    """The home that HOME names, and the one that the system knows."""
-    found = [Path.home()]
-    with suppress(KeyError):  # a container may run as a user that it does not know
-        found.append(Path(pwd.getpwuid(os.geteuid()).pw_dir))
-    return tuple(dict.fromkeys(home for home in found if home.is_dir() and home.name))
-
-
-def _other_homes(own: Collection[Path]) -> Iterator[Path]:
-    try:
-        found = [*sorted(HOMES.iterdir()), Path("/root")]
-    except OSError:
-        found = [Path("/root")]
-    return (home for home in found if home not in own and _may_list(home))
-
-
-def _may_list(home: Path) -> bool:
-    """Those that we cannot read ourselves need not be hidden."""
-    return home.is_dir() and os.access(home, os.R_OK | os.X_OK)
-
-
 _TABLE = Path("/proc/net/unix")
 _FIELDS = 7
 """What stands before the name in a line of the table."""
@@ -253,15 +238,14 @@ def named_sockets() -> Iterator[Path]:
     names = dict.fromkeys(row[_FIELDS] for row in fields if len(row) > _FIELDS)
     for name in names:
         # others have names that are no files
-        if name.startswith("/") and _is_socket(name):
+        if not name.startswith("/"):
+            continue
+        try:
+            is_socket = stat.S_ISSOCK(os.lstat(name).st_mode)
+        except (OSError, ValueError):
+            continue
+        if is_socket:
             yield Path(name)
-
-
-def _is_socket(name: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.lstat(name).st_mode)
-    except (OSError, ValueError):
-        return False
 
 
 INSIDE = Path("/run/kept")
@@ -362,9 +346,16 @@ def _bwrap(command: Command, view: View, site: Site, status: Status) -> Iterator
 def _unseen(command: Command, view: View, site: Site) -> Iterator[str]:
     """What is there and is not the command's business."""
     if view.network != "on":
-        yield from _shut(view.tree)
+        # doors of other programs, but for those that are not to be seen anyway
+        unseen = (*PRIVATE, Path("/dev"), view.tree)
+        for path in named_sockets():
+            if not any(path.is_relative_to(folder) for folder in unseen):
+                yield from ("--ro-bind", "/dev/null", str(path))
     shown = (*view.readable, *readable_paths())
-    for path in (*view.hidden, *_others(site, view)):
+    # the workspaces of other rollouts are there
+    root = _scratch(site)
+    others = () if _in_private(root) and not root.is_relative_to(view.tree) else (root,)
+    for path in (*view.hidden, *others):
         # a copy of the tree was made without them
         if not (site.tree and path.is_relative_to(view.tree)):
             yield from _hide(path.resolve(), None if view.bare else view.tree)
@@ -419,14 +410,6 @@ def _system(command: Command) -> Iterator[str]:
         yield from ("--remount-ro", "/proc")
 
 
-def _shut(tree: Path) -> Iterator[str]:
-    """Doors of other programs, but for those that are not to be seen anyway."""
-    unseen = (*PRIVATE, Path("/dev"), tree)
-    for path in named_sockets():
-        if not any(path.is_relative_to(folder) for folder in unseen):
-            yield from ("--ro-bind", "/dev/null", str(path))
-
-
 def _seen_again(view: View, site: Site) -> Iterator[str]:
     """What lies in a folder that is made private, and is needed all the same."""
     names = _NAMES if view.network == "on" else ()
@@ -450,12 +433,6 @@ def _in_private(path: Path) -> bool:
 def _scratch(site: Site) -> Path:
     """Where the workspaces of all rollouts are."""
     return site.folder.parent.parent
-
-
-def _others(site: Site, view: View) -> Iterable[Path]:
-    """The scratch folder, where the workspaces of other rollouts are."""
-    root = _scratch(site)
-    return () if _in_private(root) and not root.is_relative_to(view.tree) else (root,)
 
 
 def _hide(path: Path, tree: Path | None, shown: Collection[Path] = ()) -> Iterator[str]:

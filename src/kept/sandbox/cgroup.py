@@ -8,7 +8,7 @@ by a session of its own nor by an emptied environment.
 import os
 import signal
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -50,7 +50,10 @@ def groups(parents: Parents, limits: Limits) -> Generator[tuple[Path, ...]]:
     if parents.pids is not None and limits.processes is not None:
         wanted[parents.pids] = {"pids.max": str(limits.processes)}
     if parents.memory is not None and limits.memory is not None:
-        wanted.setdefault(parents.memory, {}).update(_memory_files(limits.memory))
+        size = str(limits.memory)
+        files = dict.fromkeys(("memory.max", "memory.limit_in_bytes"), size)
+        files |= {_SWAP[0]: "0", _SWAP[1]: size}
+        wanted.setdefault(parents.memory, {}).update(files)
     made: list[Path] = []
     try:
         for parent, files in wanted.items():
@@ -58,30 +61,25 @@ def groups(parents: Parents, limits: Limits) -> Generator[tuple[Path, ...]]:
             with suppress(OSError):
                 path.mkdir()
                 made.append(path)
-                _write(path, files)
+                for name, value in files.items():
+                    # each version of control groups has some of them
+                    if (path / name).exists():
+                        (path / name).write_text(value)
         yield tuple(made)
     finally:
         for path in made:
             end(path)
 
 
-def _memory_files(size: int) -> dict[str, str]:
-    plain = dict.fromkeys(("memory.max", "memory.limit_in_bytes"), str(size))
-    return {**plain, _SWAP[0]: "0", _SWAP[1]: str(size)}
-
-
-def _write(group: Path, files: Mapping[str, str]) -> None:
-    """Set what this version of control groups has of these files."""
-    for name, value in files.items():
-        if (group / name).exists():
-            (group / name).write_text(value)
-
-
 def end(path: Path, seconds: float = 5.0) -> None:
     """Kill everything in a group, and remove it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        for pid in members(path):
+        try:
+            pids = [int(line) for line in (path / "cgroup.procs").read_text().split()]
+        except OSError:
+            pids = []
+        for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         with suppress(OSError):
@@ -89,14 +87,6 @@ def end(path: Path, seconds: float = 5.0) -> None:
             return
         # the dying are still counted
         time.sleep(0.001)
-
-
-def members(path: Path) -> list[int]:
-    """The processes of a group."""
-    try:
-        return [int(line) for line in (path / "cgroup.procs").read_text().split()]
-    except OSError:
-        return []
 
 
 def _find(controller: str, files: tuple[str, ...]) -> Path | None:

@@ -75,16 +75,27 @@ async def execute(
     A failure means that it could not even be started, or left more than can be read back.
     Cancelling this ends the command first.
     """
-    filled = Filled(_on_disk(variables, site), command.limits.tree, command.limits.entries)
+    # the folders that a command may fill, and no limit of the kernel's is on
+    if site:
+        on_disk = {"output folder": site.folder / "output"}
+    else:
+        names = {"output folder": "KEPT_OUTPUT", "home": "HOME"}
+        on_disk = {what: Path(variables[n]) for what, n in names.items() if n in variables}
+    filled = Filled(on_disk, command.limits.tree, command.limits.entries)
     mark = new_mark()
     with ExitStack() as open_:
         try:
             groups = open_.enter_context(cgroup.groups(abilities().groups, command.limits))
             tails = (Tail(command.most_text), Tail(command.most_text))
             out, err = (open_.enter_context(tail) for tail in tails)
-            status = open_.enter_context(Status(_calls(command))) if site else None
+            status = None
+            if site:
+                calls = calls_filter(command.view) if command.view and abilities().calls else b""
+                status = open_.enter_context(Status(calls))
             words = _words(command, site, status, groups, mark)
-            environment = _environment(command, {**variables, orphan_search.MARK: mark}, site)
+            private = {"HOME": str(INSIDE / "home"), "TMPDIR": "/tmp"} if site else {}
+            own = {**private, **command.env, **variables, orphan_search.MARK: mark}
+            environment = child_environment(own, command.passed_on)
             cwd = Path("/") if site else command.cwd
             running = Running(words, cwd, environment, (out.writer, err.writer), status)
         except OSError as error:
@@ -107,14 +118,6 @@ async def execute(
     return Exit(running.code, out.text(), said, timed_out, out.cut, hidden)
 
 
-def _on_disk(variables: Mapping[str, str], site: Site | None) -> dict[str, Path]:
-    """The folders that a command may fill, and no limit of the kernel's is on."""
-    if site:
-        return {"output folder": site.folder / "output"}
-    names = {"output folder": "KEPT_OUTPUT", "home": "HOME"}
-    return {what: Path(variables[name]) for what, name in names.items() if name in variables}
-
-
 def _words(
     command: Command,
     site: Site | None,
@@ -127,14 +130,3 @@ def _words(
     # the shell's limit on processes holds for everyone but root
     inner = shell(command, count=os.geteuid() != 0)
     return walled(command, replace(site, groups=groups), status, inner)
-
-
-def _calls(command: Command) -> bytes:
-    return calls_filter(command.view) if command.view and abilities().calls else b""
-
-
-def _environment(
-    command: Command, variables: Mapping[str, str], site: Site | None
-) -> dict[str, str]:
-    private = {"HOME": str(INSIDE / "home"), "TMPDIR": "/tmp"} if site else {}
-    return child_environment({**private, **command.env, **variables}, command.passed_on)

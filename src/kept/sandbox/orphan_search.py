@@ -51,11 +51,22 @@ def find(mark: str) -> list[int]:
     """The living processes that have the mark."""
     wanted, limits = f"{MARK}={mark}".encode(), _limits(mark)
     me = os.getpid()
-    return [
-        pid
-        for pid in _pids()
-        if pid != me and (_limit(pid) in limits or wanted in _environment(pid))
-    ]
+    try:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 # a Path for each would take longer than all the rest
+    except OSError:
+        return []
+    found: list[int] = []
+    for pid in pids:
+        if pid == me:
+            continue
+        try:
+            resident = resource.prlimit(pid, resource.RLIMIT_RSS)[0] // 1024
+        except OSError:
+            # refused for other users' processes, and impossible for the dead
+            resident = 0
+        if resident in limits or wanted in _environment(pid):
+            found.append(pid)
+    return found
 
 
 def limit(mark: str) -> int:
@@ -100,21 +111,6 @@ def _children(pid: int) -> list[int]:
         return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
-
-
-def _pids() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 # a Path for each would take longer than all the rest
-    except OSError:
-        return []
-
-
-def _limit(pid: int) -> int:
-    # refused for other users' processes, and impossible for the dead
-    try:
-        return resource.prlimit(pid, resource.RLIMIT_RSS)[0] // 1024
-    except OSError:
-        return 0
 
 
 def _environment(pid: int) -> bytes:

@@ -151,7 +151,13 @@ class Status:
         self._reader, self.writer = os.pipe()
         os.set_blocking(self._reader, False)
         self._told = b""
-        self.calls = _written(calls) if calls else None
+        self.calls: int | None = None
+        if calls:
+            # few enough for the pipe to hold them all
+            reader, writer = os.pipe()
+            os.write(writer, calls)
+            os.close(writer)
+            self.calls = reader
 
     def __enter__(self) -> "Status":
         return self
@@ -277,14 +283,6 @@ class Running:
     def _signal_group(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
-
-
-def _written(data: bytes) -> int:
-    """The end of a pipe that holds some bytes, few enough for it, and no more."""
-    reader, writer = os.pipe()
-    os.write(writer, data)
-    os.close(writer)
-    return reader
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

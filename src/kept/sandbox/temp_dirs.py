@@ -74,7 +74,8 @@ def overfull(folder: Path, limit: int, most: int | None = None) -> str | None:
             if entry.is_dir(follow_symlinks=False):
                 pending.append((entry.path, depth + 1))
             else:
-                size += _room(entry)
+                with suppress(OSError):
+                    size += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
             if entries > most:
                 return f"holds more than {most} files"
             if size > limit:
@@ -97,13 +98,6 @@ def _entries(path: str, most: int) -> list["os.DirEntry[str]"]:
     except OSError:
         # gone, or taken away: who reads it back says so
         return []
-
-
-def _room(entry: "os.DirEntry[str]") -> int:
-    try:
-        return entry.stat(follow_symlinks=False).st_blocks * _BLOCK
-    except OSError:
-        return 0
 
 
 PREFIX = "kept-"
@@ -135,14 +129,12 @@ def _remove_ours(folder: Path, owner: int) -> None:
         remove_tree(folder)
 
 
-@cache
-def _sweep_once() -> None:
-    sweep()
-
-
 def sweep() -> None:
     """Remove what killed processes left; apart, for that may be much."""
     threading.Thread(target=remove_abandoned, name="kept-sweep", daemon=True).start()
+
+
+_sweep_once = cache(sweep)
 
 
 def own(folder: Path) -> int:

@@ -139,7 +139,9 @@ class _Copy:
         else:
             shutil.copy2(source, target)
         above, _, last = name.rpartition("/")
-        mark = self._marks[above][last] = _mark(target.lstat())
+        now = target.lstat()
+        mark = _Mark(now.st_mode, now.st_size, now.st_ctime_ns, now.st_ino)
+        self._marks[above][last] = mark
         if stat.S_ISDIR(mark.mode):
             self._marks.setdefault(name, {})
 
@@ -159,7 +161,10 @@ def _walk(
     folder: Path, hidden: tuple[Path, ...] = (), linked: Collection[str] = (), below: str = ""
 ) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
     """Path and entry of everything below a folder, folders before what is in them."""
-    for name, entry in _listed(folder, below):
+    with os.scandir(folder / below) as scanned:
+        entries = sorted(scanned, key=lambda entry: entry.name)
+    for entry in entries:
+        name = _join(below, entry.name)
         if entry.name in LEFT_OUT - _LINKED or Path(entry.path) in hidden:
             continue
         yield name, entry
@@ -168,18 +173,8 @@ def _walk(
             yield from _walk(folder, hidden, linked, name)
 
 
-def _listed(folder: Path, below: str) -> list[tuple[str, "os.DirEntry[str]"]]:
-    with os.scandir(folder / below) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    return [(_join(below, entry.name), entry) for entry in found]
-
-
 def _join(below: str, name: str) -> str:
     return f"{below}/{name}" if below else name
-
-
-def _mark(found: os.stat_result) -> _Mark:
-    return _Mark(found.st_mode, found.st_size, found.st_ctime_ns, found.st_ino)
 
 
 def _same(entry: "os.DirEntry[str]", mark: _Mark) -> bool:
@@ -234,16 +229,13 @@ class Guard:
 def _prints(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     """Hashes by path of the files that are there."""
     for path in paths:
-        for file in _below(path) if path.is_dir() else (path,):
+        files = islice(_walk_watched(path), MAX_WATCHED_FILES) if path.is_dir() else (path,)
+        for file in files:
             try:
                 found = file.stat()
                 yield file, _digest(file, found.st_ctime_ns, found.st_size, found.st_ino)
             except OSError:
                 continue
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    return islice(_walk_watched(folder), MAX_WATCHED_FILES)
 
 
 def _walk_watched(folder: Path) -> Iterator[Path]:

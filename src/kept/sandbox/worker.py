@@ -211,17 +211,14 @@ class Room:
     limits: Limits = field(default_factory=Limits)
 
 
-def _linked(folder: Path) -> tuple[Path, ...]:
-    """What links in a folder lead to: a candidate's folder has the agent's own files so."""
-    entries = folder.iterdir() if folder.is_dir() else ()
-    return tuple(entry for entry in entries if entry.is_symlink() and entry.exists())
-
-
 def start_confined(argv: Sequence[str], room: Room) -> Child:
     """Start it; raises `OSError` where it cannot be."""
     able = abilities()
     folder = room.folder.resolve()
-    seen = (folder, *(path.resolve() for path in (*room.seen, *_linked(folder))))
+    entries = folder.iterdir() if folder.is_dir() else ()
+    # a candidate's folder has the agent's own files as links
+    linked = [entry for entry in entries if entry.is_symlink() and entry.exists()]
+    seen = (folder, *(path.resolve() for path in (*room.seen, *linked)))
     # what lies in its own folder is its own, be it called `.env`
     view = View(folder, seen=seen, readable=(folder,), network=room.network, bare=True)
     command = Command(f"exec {join(argv)}", folder, _DAY, limits=room.limits, view=view)

@@ -15,7 +15,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Collection, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -120,7 +120,9 @@ class Workspace:
         guard = Guard(view.guarded)
         ended = await execute(command, variables)
         if changed := guard.changed():
-            names = ", ".join(f"`{_below(path, view.tree)}`" for path in changed)
+            tree = view.tree
+            below = (p.relative_to(tree) if p.is_relative_to(tree) else p for p in changed)
+            names = ", ".join(f"`{path}`" for path in below)
             message = f"changed while the command ran, which is none of its business: {names}"
             return Failure("limit", "candidate", message)
         return ended
@@ -139,7 +141,12 @@ class Workspace:
         for folder, subfolders, names, fd in os.fwalk(self.output):
             subfolders.sort()
             below = Path(folder).relative_to(self.output)
-            for name in sorted({*names, *(s for s in subfolders if _is_link(s, fd))}):
+            links: list[str] = []
+            for name in subfolders:
+                with suppress(FileNotFoundError):
+                    if stat.S_ISLNK(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+                        links.append(name)
+            for name in sorted({*names, *links}):
                 path = (below / name).as_posix()
                 size += len(os.fsencode(path))
                 if _leaves(path, name, fd):
@@ -219,17 +226,6 @@ def _renamed(ended: Exit | Failure, places: Mapping[Path, str]) -> Exit | Failur
             # not as a part of another name
             stderr = re.sub(rf"{re.escape(str(path))}(?![\w.-])", name, stderr)
     return replace(ended, stderr=stderr)
-
-
-def _below(path: Path, folder: Path) -> str:
-    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
-
-
-def _is_link(name: str, folder: int) -> bool:
-    try:
-        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    except FileNotFoundError:
-        return False
 
 
 def _leaves(path: str, name: str, folder: int) -> bool:

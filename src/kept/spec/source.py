@@ -214,14 +214,10 @@ def _below(value: object, at: str | int) -> object:
 _KEY = re.compile(r"((?:^|[\s{,.\"'])\w*api_key[\"']?\s*[:=]\s*)(?!\s|[\"']?\$\{)[^,}]+")
 
 
-def _shown(override: str) -> str:
-    """What was set, without a key or a login that somebody put there."""
-    return _KEY.sub(r"\1…", without_login(override))
-
-
 def _lay_over(source: Source, override: str, before: str) -> None:
     """Put the value of one `KEY=VALUE` where its key says."""
-    flag = before + _shown(override)
+    # without a key or a login that stands in it
+    flag = before + _KEY.sub(r"\1…", without_login(override))
     key, equals, _ = split_override(override)
     loc = _loc_of(key, source.data)
     if isinstance(loc, str) and equals and "[" in key:

@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from kept.core.llm import Finish, Message, ModelReply, ModelRequest
+from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import Failure, FailureKind, Usage
 from kept.engine.user_code import Threads
@@ -158,7 +158,8 @@ class LocalModel:
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
         """One reply. When this is cancelled, it waits until the engine has let go."""
-        for what, present in (("tools", request.tools), ("images", _has_images(request))):
+        images = any(message.images for message in request.messages)
+        for what, present in (("tools", request.tools), ("images", images)):
             if present:
                 message = f"{self.name} cannot be given {what}"
                 return Failure("harness", "infrastructure", message)
@@ -229,10 +230,6 @@ def _may_be_json(reply: ModelReply) -> bool:
     return True
 
 
-def _has_images(request: ModelRequest) -> bool:
-    return any(message.images for message in request.messages)
-
-
 def _body(request: ModelRequest) -> dict[str, Any]:
     """The request in llama.cpp's words, which are OpenAI's."""
     said = [{"role": message.role, "content": message.text} for message in request.messages]
@@ -266,17 +263,10 @@ def _reply(name: str, chunks: list[dict[str, Any]]) -> ModelReply | Failure:
             finish = choice["finish_reason"] or finish
     if not finish:
         return Failure("server", "infrastructure", f"{name} was cut off")
-    return ModelReply("".join(pieces), _usage(usage), _finish(finish))
-
-
-def _finish(said: str) -> Finish:
-    return "length" if said == "length" else "stop"
-
-
-def _usage(said: Mapping[str, Any]) -> Usage:
-    details: Mapping[str, int] = said.get("prompt_tokens_details") or {}
+    details: Mapping[str, int] = usage.get("prompt_tokens_details") or {}
     cached = details.get("cached_tokens", 0)
-    return Usage(1, said.get("prompt_tokens", 0), said.get("completion_tokens", 0), cached)
+    taken = Usage(1, usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0), cached)
+    return ModelReply("".join(pieces), taken, "length" if finish == "length" else "stop")
 
 
 def _failure(name: str, error: Mapping[str, Any]) -> Failure:
@@ -333,10 +323,15 @@ class _Handlers:
             return _error(400, f"cannot read the request: {error!r}")
         reply = await self._model.complete(asked)
         if isinstance(reply, Failure):
-            return _failed(reply)
+            if reply.kind == "context":
+                return _error(400, reply.message, "context_length_exceeded")
+            return _error(400 if reply.kind == "harness" else 500, reply.message)
         if body.get("stream"):
             return await _streamed(request, self._model.name, reply)
-        return web.json_response(_completion(self._model.name, reply))
+        message = {"role": "assistant", "content": reply.text}
+        choice = {"index": 0, "message": message, "finish_reason": reply.finish}
+        head = _head(self._model.name, "chat.completion")
+        return web.json_response({**head, "choices": [choice], "usage": _reply_usage(reply)})
 
 
 def _request(body: Mapping[str, Any]) -> ModelRequest:
@@ -376,12 +371,6 @@ def _schema(form: Mapping[str, Any]) -> Mapping[str, object]:
             raise ValueError(f"there is no response_format of the type {other}")
 
 
-def _completion(name: str, reply: ModelReply) -> dict[str, Any]:
-    message = {"role": "assistant", "content": reply.text}
-    choice = {"index": 0, "message": message, "finish_reason": reply.finish}
-    return {**_head(name, "chat.completion"), "choices": [choice], "usage": _reply_usage(reply)}
-
-
 def _head(name: str, kind: str) -> dict[str, Any]:
     return {"id": "chatcmpl-kept", "object": kind, "created": 0, "model": name}
 
@@ -411,12 +400,6 @@ async def _streamed(request: web.Request, name: str, reply: ModelReply) -> web.S
         await response.write(f"data: {json.dumps(piece)}\n\n".encode())
     await response.write(b"data: [DONE]\n\n")
     return response
-
-
-def _failed(failure: Failure) -> web.Response:
-    if failure.kind == "context":
-        return _error(400, failure.message, "context_length_exceeded")
-    return _error(400 if failure.kind == "harness" else 500, failure.message)
 
 
 def _error(status: int, message: str, code: str | None = None) -> web.Response:

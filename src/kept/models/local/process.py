@@ -43,7 +43,11 @@ class LlamaProcess:
     def __init__(self, weights: Path, slots: int, context: int) -> None:
         """Start it; `wait_until_ready` before it is asked."""
         self._weights = weights
-        argv = [sys.executable, "-I", str(_WORKER), _packages()]
+        found = find_spec("xllamacpp")
+        if found is None or found.origin is None:
+            raise _missing("is not installed")
+        packages = Path(found.origin).parent.parent
+        argv = [sys.executable, "-I", str(_WORKER), str(packages)]
         argv += [str(weights.absolute()), str(slots), str(context)]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # closed with the process
         try:
@@ -199,14 +203,6 @@ class LlamaProcess:
             said = last_words(self._errors).rpartition("\n")[2]
         how = how_ended(self._process.poll())
         return f"{how}: {said}" if said else how
-
-
-def _packages() -> str:
-    """The folder that llama.cpp is found in."""
-    found = find_spec("xllamacpp")
-    if found is None or found.origin is None:
-        raise _missing("is not installed")
-    return str(Path(found.origin).parent.parent)
 
 
 def _missing(what: str) -> SetupError:

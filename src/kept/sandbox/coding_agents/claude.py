@@ -77,17 +77,15 @@ def _said(told: Told, part: dict[str, Any], used: dict[str, str]) -> None:
         case "thinking":
             told.think(text(part, "thinking"))
         case "tool_use":
-            used[str(part.get("id"))] = _use(str(part.get("name")), block(part, "input"))
+            name, given = str(part.get("name")), block(part, "input")
+            if name == "Bash":
+                use = f"$ {given.get('command', '')}"
+            else:
+                main = next((str(given[key]) for key in _SAID if key in given), "")
+                use = f"{name} {main or json.dumps(given, ensure_ascii=False)}"
+            used[str(part.get("id"))] = use
         case _:
             pass
-
-
-def _use(name: str, given: dict[str, Any]) -> str:
-    """A tool and what it was given, in a line or few."""
-    if name == "Bash":
-        return f"$ {given.get('command', '')}"
-    told = next((str(given[key]) for key in _SAID if key in given), "")
-    return f"{name} {told or json.dumps(given, ensure_ascii=False)}"
 
 
 def _given_back(told: Told, part: dict[str, Any], used: dict[str, str]) -> None:
@@ -95,12 +93,12 @@ def _given_back(told: Told, part: dict[str, Any], used: dict[str, str]) -> None:
         return
     what = used.pop(str(part.get("tool_use_id")), "a tool")
     content = part.get("content")
-    output = content if isinstance(content, str) else _texts(blocks(part, "content"))
+    if isinstance(content, str):
+        output = content
+    else:
+        rows = blocks(part, "content")
+        output = "\n".join(str(row.get("text", f"[{row.get('type')}]")) for row in rows)
     told.use(what, output, "failed" if part.get("is_error") else "")
-
-
-def _texts(parts: list[dict[str, Any]]) -> str:
-    return "\n".join(str(row.get("text", f"[{row.get('type')}]")) for row in parts)
 
 
 def _result(told: Told, event: Event) -> None:

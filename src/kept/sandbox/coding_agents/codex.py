@@ -69,7 +69,8 @@ def _listen(events: Iterable[Event]) -> Told:
                 begun.pop(str(item.get("id")), None)
                 _item(told, item)
             case "turn.completed":
-                told.taken = _taken(block(event, "usage"))
+                found = counts(block(event, "usage"), *_COUNTS)
+                told.taken = None if found is None else Taken(*found)
             case "turn.failed":
                 told.error = text(block(event, "error"), "message")
                 told.status = status_in(told.error)
@@ -124,10 +125,7 @@ def _asked(command: str) -> str:
     return words[2] if shell else command
 
 
-def _taken(usage: Event) -> Taken | None:
-    names = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens")
-    found = counts(usage, *names)
-    return None if found is None else Taken(*found)
+_COUNTS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens")
 
 
 def _ends_step(line: Event) -> bool:

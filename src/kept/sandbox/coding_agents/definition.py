@@ -205,10 +205,12 @@ def rendered(cli: Cli, errand: Errand) -> tuple[str, dict[str, bytes]]:
         folder, beside = f"{cli.skills}/{name}", PurePosixPath(first).parent
         files[f"{folder}/{SKILL}"] = text if _FRONT.match(text) else _HEAD.format(name=name) + text
         for path, other in list(errand.skill.items())[1:]:
-            files[f"{folder}/{_relative(path, beside)}"] = other
+            place = PurePosixPath(path)
+            below = place.relative_to(beside) if place.is_relative_to(beside) else place
+            files[f"{folder}/{below}"] = other
         # a skill that a model may leave unread would make no difference
         prompt = f"Use the skill `{name}`: read {folder}/{SKILL} first.\n\n{prompt}"
-    return prompt, {path: _bytes(text) for path, text in files.items()}
+    return prompt, {path: text.encode("utf-8", "surrogateescape") for path, text in files.items()}
 
 
 def skill_name(path: str, text: str) -> str:
@@ -218,15 +220,6 @@ def skill_name(path: str, text: str) -> str:
     place = PurePosixPath(path)
     plain = place.parent.name if place.name.lower() == SKILL.lower() else place.stem
     return re.sub(r"[^a-z0-9]+", "-", (named[1] if named else plain).lower()).strip("-") or "skill"
-
-
-def _relative(path: str, folder: PurePosixPath) -> str:
-    place = PurePosixPath(path)
-    return str(place.relative_to(folder) if place.is_relative_to(folder) else place)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 _MODULES = "node_modules"
@@ -248,18 +241,15 @@ def program_of(cli: Cli) -> Program | None:
     found = _which(cli.program)
     if found is None:
         return None
-    folders = [found.parent, _installed(found.resolve())]
+    program = found.resolve()
+    # the folder of npm's that it was installed with, its neighbours included; or its own
+    outer = (folder for folder in reversed(program.parents) if folder.name == _MODULES)
+    folders = [found.parent, next(outer, program.parent)]
     if node := _which("node"):
         folders += [node.parent, node.resolve().parent]
-    return Program(found.resolve(), tuple(dict.fromkeys(folders)))
+    return Program(program, tuple(dict.fromkeys(folders)))
 
 
 def _which(name: str) -> Path | None:
     found = shutil.which(name, path=child_environment({})["PATH"])
     return Path(found) if found else None
-
-
-def _installed(path: Path) -> Path:
-    """The folder of npm's that a file was installed with, its neighbours included; or its own."""
-    outer = (folder for folder in reversed(path.parents) if folder.name == _MODULES)
-    return next(outer, path.parent)

@@ -15,9 +15,12 @@ _PACKAGES = {"anthropic": "@ai-sdk/anthropic", "openai": "@ai-sdk/openai"}
 
 
 def _home(target: Target) -> Mapping[str, str]:
+    url = target.base_url
+    if target.provider == "anthropic":
+        url = f"{url.removesuffix('/v1')}/v1"
     provider: dict[str, Any] = {
         "npm": _PACKAGES.get(target.provider, "@ai-sdk/openai-compatible"),
-        "options": {"baseURL": _url(target), "apiKey": f"{{env:{_KEY}}}"},
+        "options": {"baseURL": url, "apiKey": f"{{env:{_KEY}}}"},
         "models": {target.model: {}},
     }
     config: dict[str, Any] = {
@@ -29,12 +32,6 @@ def _home(target: Target) -> Mapping[str, str]:
         "permission": {"edit": "allow", "bash": "allow", "webfetch": "deny"},
     }
     return {".config/opencode/opencode.json": json.dumps(config)}
-
-
-def _url(target: Target) -> str:
-    if target.provider == "anthropic":
-        return f"{target.base_url.removesuffix('/v1')}/v1"
-    return target.base_url
 
 
 def _environment(target: Target) -> Mapping[str, str]:
@@ -65,7 +62,10 @@ def _listen(events: Iterable[Event]) -> Told:
             case "step_finish":
                 told.taken = _more(told.taken, block(part, "tokens"))
             case "error":
-                _failed(told, block(event, "error"))
+                error = block(event, "error")
+                data = block(error, "data")
+                told.error = str(data.get("message") or error.get("name") or "an error")
+                told.status = status_of(data.get("statusCode")) or status_in(told.error)
             case _:
                 pass
     return told
@@ -75,21 +75,16 @@ def _used(told: Told, part: dict[str, Any]) -> None:
     state = block(part, "state")
     given = block(state, "input")
     name = str(part.get("tool", ""))
-    what = f"$ {given['command']}" if "command" in given else f"{name} {_main(given)}"
+    if "command" in given:
+        what = f"$ {given['command']}"
+    else:
+        main = next(
+            (str(given[key]) for key in ("filePath", "path", "pattern") if key in given), ""
+        )
+        what = f"{name} {main or json.dumps(given, ensure_ascii=False)}"
     failed = str(state.get("error", "")) if state.get("status") == "error" else ""
     code = block(state, "metadata").get("exit")
     told.use(what, text(state, "output"), failed or (f"exit {code}" if code else ""))
-
-
-def _main(given: dict[str, Any]) -> str:
-    first = next((str(given[key]) for key in ("filePath", "path", "pattern") if key in given), "")
-    return first or json.dumps(given, ensure_ascii=False)
-
-
-def _failed(told: Told, error: dict[str, Any]) -> None:
-    data = block(error, "data")
-    told.error = str(data.get("message") or error.get("name") or "an error")
-    told.status = status_of(data.get("statusCode")) or status_in(told.error)
 
 
 def _more(taken: Taken | None, tokens: Event) -> Taken | None:

@@ -55,7 +55,12 @@ def parse_path(text: str) -> tuple[Part, ...] | str:
         # a dot stands between two keys, and nowhere else
         if match is None or (match["key"] and bool(match["dot"]) != bool(parts)):
             return f"`{text}` is no path (at `{text[at:]}`); write it as in `tools[name=x].top_k`"
-        parts.append(_part(match))
+        if match["key"]:
+            parts.append(_unquote(match["key"]))
+        elif match["index"]:
+            parts.append(int(match["index"]))
+        else:
+            parts.append(Selector(_unquote(match["field"]), _unquote(match["value"])))
         at = match.end()
     return tuple(parts) if parts else "the path is empty"
 
@@ -74,14 +79,6 @@ def show_path(parts: tuple[Part, ...]) -> str:
                 value = part.value if re.fullmatch(r'[^\]"]+', part.value) else _quote(part.value)
                 shown += f"[{part.field}={value}]"
     return shown
-
-
-def _part(match: re.Match[str]) -> Part:
-    if match["key"]:
-        return _unquote(match["key"])
-    if match["index"]:
-        return int(match["index"])
-    return Selector(_unquote(match["field"]), _unquote(match["value"]))
 
 
 def _quote(text: str) -> str:
@@ -201,7 +198,15 @@ def _step(node: Node, part: Part, here: str) -> Node | NoSpan:
             found = list(node.items[part : part + 1])
             missing = f"no item {part} in {here}, which has {len(node.items)}"
         case Selector(), Items():
-            found = [item for item in node.items if _has(item, part)]
+            found = [
+                item
+                for item in node.items
+                if isinstance(item, Table)
+                and any(
+                    key == part.field and isinstance(v, Scalar) and plain(v.value) == part.value
+                    for key, v in item.entries
+                )
+            ]
             missing = f"no item of {here} has `{part.field}` = `{part.value}`"
         case _:
             wanted = "a mapping" if isinstance(part, str) else "a list"
@@ -211,13 +216,6 @@ def _step(node: Node, part: Part, here: str) -> Node | NoSpan:
         detail = f"{named} stands {len(found)} times in {here}"
         return NoSpan("ambiguous", detail)
     return found[0] if found else NoSpan("target missing", missing)
-
-
-def _has(item: Node, selector: Selector) -> bool:
-    if not isinstance(item, Table):
-        return False
-    values = [value for key, value in item.entries if key == selector.field]
-    return any(isinstance(v, Scalar) and plain(v.value) == selector.value for v in values)
 
 
 def plain(value: object) -> str:
@@ -232,7 +230,11 @@ def find_line(path: str, text: str, key: str) -> Scalar | NoSpan:
         return span
     raw = text[span.start : span.end]
     if path.endswith(".py"):
-        return Scalar(span.start, span.end, _constant(raw), span.render)
+        try:
+            constant = ast.literal_eval(raw)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            constant = None
+        return Scalar(span.start, span.end, constant, span.render)
     quote = raw[:1] if raw[:1] in ('"', "'") else ""
     bare = raw[1:-1] if quote else raw
 
@@ -242,13 +244,6 @@ def find_line(path: str, text: str, key: str) -> Scalar | NoSpan:
         return span.render(value)
 
     return Scalar(span.start, span.end, _typed(bare), render)
-
-
-def _constant(raw: str) -> object:
-    try:
-        return ast.literal_eval(raw)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
 
 
 def _typed(raw: str) -> object:

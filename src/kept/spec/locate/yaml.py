@@ -157,7 +157,14 @@ class _Tree:
         """Behind the last entry that ends on its line, else before the first."""
         if any(key.id != "scalar" for key, _ in node.value):
             return None
-        ended = [v for _, v in node.value if self._uses[id(v)] == 1 and _ends(v, flow=where.flow)]
+        ended: list[Any] = []
+        for _, v in node.value:
+            if v.id == "scalar":
+                ends = v.style not in ("|", ">") and v.start_mark.index < v.end_mark.index
+            else:
+                ends = bool(v.flow_style) and not where.flow
+            if ends and self._uses[id(v)] == 1:
+                ended.append(v)
         start, end = node.start_mark.index, ended[-1].end_mark.index if ended else None
         if where.flow:
             if end is not None:
@@ -200,13 +207,6 @@ def _inside(node: Any, where: _Where) -> _Where:  # noqa: ANN401 # the library h
         # the mapping itself begins at its anchor
         column = node.value[0][0].start_mark.column
     return replace(where, column=column + 2, flow=where.flow or bool(node.flow_style))
-
-
-def _ends(node: Any, *, flow: bool) -> bool:  # noqa: ANN401 # the library has no types
-    """Whether it is known where an entry with this value ends."""
-    if node.id != "scalar":
-        return bool(node.flow_style) and not flow
-    return node.style not in ("|", ">") and node.start_mark.index < node.end_mark.index
 
 
 def _flow_entry(keys: Sequence[str], value: Value) -> str:
