@@ -122,7 +122,7 @@ def _never_used(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]
             e.name
             for e in expected
             if e.name not in names
-            # a part of a name is in itself, too
+            # or, where the case says so, in a part of one
             and not (e.match == "contains" and any(e.name in name for name in names))
         }:
             lacking[name] = lacking.get(name, 0) + 1
