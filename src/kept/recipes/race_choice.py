@@ -123,7 +123,9 @@ def with_race(plan: Plan) -> Plan:
         pools=final or pools,
         climbs=len(cases.holdout) >= CLIMBING,
         final=final,
-        builders=_builders(plan),
+        builders=frozenset(
+            one.name for one in plan.proposers if isinstance(one, Building) and one.builds
+        ),
         seed=plan.random_seed,
         paid=_paid_by_call(gate, plan),
     )
@@ -136,10 +138,6 @@ def with_race(plan: Plan) -> Plan:
         claims=_claims(gate, plan),
         least_end=_least(gate, plan),
     )
-
-
-def _builders(plan: Plan) -> frozenset[str]:
-    return frozenset(p.name for p in plan.proposers if isinstance(p, Building) and p.builds)
 
 
 def _least(gate: Race, plan: Plan) -> tuple[int, int]:

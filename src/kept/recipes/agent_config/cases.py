@@ -17,7 +17,6 @@ from kept.evaluators.metrics.evaluate import faults_of, lack_of
 from kept.evaluators.tools.documents import Unreadable, read_document
 from kept.recipes.agent_config.spec.case_files import BrokenCase
 from kept.recipes.agent_config.spec.cases import (
-    ArgumentSpec,
     FileSpec,
     TestCaseSpec,
     TurnSpec,
@@ -26,7 +25,6 @@ from kept.recipes.agent_config.spec.cases import (
 from kept.recipes.agent_config.spec.metrics import AnyMetricSpec
 from kept.recipes.agent_config.spec.read import ReadAgent
 from kept.recipes.agent_config.spec.tools import (
-    AnyToolSpec,
     HierarchicalDocumentToolSpec,
     McpToolSpec,
     VectorstoreToolSpec,
@@ -50,7 +48,10 @@ def _turn(turn: TurnSpec) -> dict[str, Any]:
         said["expected_tools"] = [
             {
                 "name": one.name,
-                "args": {name: _argument(value) for name, value in one.args.items()},
+                "args": {
+                    name: value.value if value.kind == "literal" else {value.kind: value.value}
+                    for name, value in one.args.items()
+                },
                 "count": one.count,
                 "match": one.match,
             }
@@ -61,10 +62,6 @@ def _turn(turn: TurnSpec) -> dict[str, Any]:
     if turn.files:
         said["files"] = [file.model_dump(exclude_none=True) for file in turn.files]
     return said
-
-
-def _argument(value: ArgumentSpec) -> object:
-    return value.value if value.kind == "literal" else {value.kind: value.value}
 
 
 def all_cases(specs: Sequence[TestCaseSpec], broken: Sequence[BrokenCase]) -> tuple[Case, ...]:
@@ -165,7 +162,12 @@ def metric_problems(read: ReadAgent) -> Iterator[tuple[Loc, str]]:
 def metric_warnings(read: ReadAgent) -> Iterator[str]:
     """Metrics that some cases have nothing to be measured by."""
     spec = read.agent.spec
-    retrieves = any(map(_retrieves, spec.tools))
+    retrieves = any(
+        tool.is_retrieval
+        if isinstance(tool, McpToolSpec)
+        else isinstance(tool, VectorstoreToolSpec | HierarchicalDocumentToolSpec)
+        for tool in spec.tools
+    )
     lacks: dict[tuple[str, str], dict[str, None]] = {}
     for case in read.cases:
         for metric, turn in _measured(case, spec.metrics):
@@ -191,9 +193,3 @@ def _measured(
 
 def _settings(spec: AnyMetricSpec) -> Metric:
     return read_metric(spec.model_dump())
-
-
-def _retrieves(tool: AnyToolSpec) -> bool:
-    if isinstance(tool, McpToolSpec):
-        return tool.is_retrieval
-    return isinstance(tool, VectorstoreToolSpec | HierarchicalDocumentToolSpec)

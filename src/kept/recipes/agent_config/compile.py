@@ -156,9 +156,16 @@ def compile_agent(
 
 def agent_warnings(read: ReadAgent) -> tuple[str, ...]:
     """What should be known of an agent before it is run."""
-    tools = tool_warnings(read.agent.spec, read.place.folder)
+    folder = read.place.folder
+    tools = tool_warnings(read.agent.spec, folder)
     metrics = (*metric_warnings(read), *grader_warnings(_graders(read)))
-    warnings = (*read.warnings, *tools, *metrics, *_unpriced(read))
+    configs = {llm.config(folder).name: llm.config(folder) for _, llm in models_of(read)}
+    unpriced = (
+        f"the price of `{name}` is not known: what it costs is not counted"
+        for name, config in configs.items()
+        if not is_priced(config)
+    )
+    warnings = (*read.warnings, *tools, *metrics, *unpriced)
     return tuple(dict.fromkeys(warnings))
 
 
@@ -322,14 +329,6 @@ def _graders(read: ReadAgent) -> dict[str, Loc]:
         if isinstance(metric, CodeMetricSpec) and metric.enabled:
             found.setdefault(metric.grader, (*loc, "grader") if len(loc) > 1 else loc)
     return found
-
-
-def _unpriced(read: ReadAgent) -> Iterator[str]:
-    folder = read.place.folder
-    configs = {llm.config(folder).name: llm.config(folder) for _, llm in models_of(read)}
-    for name, config in configs.items():
-        if not is_priced(config):
-            yield f"the price of `{name}` is not known: what it costs is not counted"
 
 
 def _about(read: ReadAgent) -> dict[str, Any]:

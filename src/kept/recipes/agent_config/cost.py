@@ -12,7 +12,7 @@ from kept.core.llm import Message, ModelRequest
 from kept.core.plan import Plan
 from kept.core.ports import Model
 from kept.core.rollout import PAID_TRIES
-from kept.core.schedules.coordinate import Coordinate, Phase
+from kept.core.schedules.coordinate import Coordinate
 from kept.core.schedules.round_robin import Pooling
 from kept.models.client import connect
 from kept.models.prices import BYTES, REPLY, usual_usd, worst_usd
@@ -75,7 +75,8 @@ def coordinate_of(plan: Plan) -> Coordinate:
 def expected(plan: Plan, schedule: Coordinate, read: ReadAgent, axes: Axes) -> Expected:
     """By the phases that there are, and by what a gate usually asks for."""
     whole = schedule.max_cycles * sum(phase.max_trials for phase in schedule.phases)
-    dry = sum(map(_dry, schedule.phases))
+    # phases that keep nothing
+    dry = sum(min(one.max_trials, max(one.least, one.patience)) for one in schedule.phases)
     useless, kept = (
         forecast(replace(plan, budget=replace(plan.budget, max_iterations=steps)))
         for steps in (dry, min(whole, 2 * dry))
@@ -94,11 +95,6 @@ def expected(plan: Plan, schedule: Coordinate, read: ReadAgent, axes: Axes) -> E
         None if worst is None else worst * PAID_TRIES * (1 + plan.retries),
         plan.budget.max_usd,
     )
-
-
-def _dry(phase: Phase) -> int:
-    """Trials of a phase that keeps nothing."""
-    return min(phase.max_trials, max(phase.least, phase.patience))
 
 
 def reachable(read: ReadAgent, axes: Axes) -> Iterator[ParsedAgent]:

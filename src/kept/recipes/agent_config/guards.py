@@ -92,7 +92,12 @@ def _places(data: object, path: str) -> Iterator[Place]:
     for part in parts:
         if isinstance(part, Selector):
             rows = cast("list[Any]", data) if isinstance(data, list) else []
-            found = [n for n, row in enumerate(rows) if _has(row, part)]
+            found = [
+                n
+                for n, row in enumerate(rows)
+                if isinstance(row, Mapping)
+                and plain(cast("Mapping[str, object]", row).get(part.field)) == part.value
+            ]
             if len(found) != 1:
                 return
             data, place = rows[found[0]], (*place, found[0])
@@ -104,12 +109,6 @@ def _places(data: object, path: str) -> Iterator[Place]:
                 data = None
             place = (*place, part)
     yield place
-
-
-def _has(row: object, selector: Selector) -> bool:
-    if not isinstance(row, Mapping):
-        return False
-    return plain(cast("Mapping[str, object]", row).get(selector.field)) == selector.value
 
 
 def _shown(place: Place) -> str:

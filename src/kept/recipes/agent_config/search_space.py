@@ -75,7 +75,11 @@ def _rest(read: ReadAgent, rows: Sequence[Weighed], group: list[int]) -> Rest | 
     keys = [str(rows[at].loc[-1]) for at in group]
     others = [key for key in WEIGHTS if key not in keys]
     now = [float(getattr(tool, key)) for key in others]
-    most = sum(_most(rows[at].axis) for at in group)
+    domains = [rows[at].axis.domain for at in group]
+    most = sum(
+        max(float(value) for value in one.values) if isinstance(one, Choices) else one.high
+        for one in domains
+    )
     reason = None
     if not _hybrid(rows, first, tool):
         reason = f"`search_mode: {tool.search_mode}` has no use for it"
@@ -100,13 +104,6 @@ def _hybrid(rows: Sequence[Weighed], weight: Weighed, tool: HierarchicalDocument
         return True
     modes = [row.axis.domain for row in rows if row.loc == (*weight.loc[:-1], "search_mode")]
     return any(isinstance(mode, Choices) and mode.holds("hybrid") for mode in modes)
-
-
-def _most(axis: Axis) -> float:
-    domain = axis.domain
-    if isinstance(domain, Choices):
-        return max(float(value) for value in domain.values)
-    return domain.high
 
 
 def _and(keys: Sequence[str]) -> str:
@@ -168,7 +165,9 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
         return None
     domain = _domain(spec, found)
     if isinstance(domain, Numbers) and is_whole(found.kind) and not domain.whole:
-        message = f"`{spec.path}` takes whole numbers: {_why_not_whole(spec)}"
+        use = "its range, and its step if it has one, are whole"
+        use = "leave `type` out, or write int" if spec.type == "float" else use
+        message = f"`{spec.path}` takes whole numbers: {use}"
         read.source.report(here, message)
         return None
     if not domain.holds(value):
@@ -207,12 +206,6 @@ def _domain(spec: NumericAxisSpec, found: Found) -> Numbers | Choices:
     return Numbers(low, high, whole, spec.log, spec.step)
 
 
-def _why_not_whole(spec: NumericAxisSpec) -> str:
-    if spec.type == "float":
-        return "leave `type` out, or write int"
-    return "its range, and its step if it has one, are whole"
-
-
 def _outside(domain: Numbers | Choices) -> str:
     if isinstance(domain, Choices):
         return "which is none of the choices"
@@ -235,7 +228,13 @@ def _try(read: ReadAgent, rows: Sequence[Row], at: int, space: Space) -> None:
             continue
         got = look(agent.spec, row.parts)
         if not isinstance(got, Found) or got.value != value:
-            _report_stuck(read, row, value)
+            where = read.source.where(row.loc)
+            over = f", because `{where}` counts" if where.startswith("--") else ""
+            message = (
+                f"{kind_of(value)} is written into the file and does not come to the agent{over}"
+            )
+            hint = "leave one of them out" if over else None
+            read.source.report((*row.here, "path"), message, hint)
             return
 
 
@@ -247,13 +246,6 @@ def _alone(space: Space, at: int) -> set[str]:
             found |= {path for _, path, _ in rest.members}
             found |= {space.axes[leader].path for leader in rest.leaders}
     return found
-
-
-def _report_stuck(read: ReadAgent, row: Row, value: Value) -> None:
-    where = read.source.where(row.loc)
-    over = f", because `{where}` counts" if where.startswith("--") else ""
-    message = f"{kind_of(value)} is written into the file and does not come to the agent{over}"
-    read.source.report((*row.here, "path"), message, "leave one of them out" if over else None)
 
 
 M = TypeVar("M", bound=BaseModel)

@@ -31,7 +31,14 @@ def splits_of(
     _check_keys(read, spec)
     if len(read.source.problems) > before:
         return None
-    splits = _shared_out(read, spec) if _own(spec) else _from_files(read, spec)
+    if _own(spec):
+        splits: Splits = _shared_out(read, spec)
+    else:
+        splits = {
+            "train": _file(read, spec.train_cases_file, "train"),
+            "holdout": _file(read, spec.holdout_cases_file, "holdout"),
+            "test": _file(read, spec.test_cases_file, "test"),
+        }
     if len(read.source.problems) > before:
         return None  # of files that cannot be read, nothing more can be said
     _check_sizes(read, spec, splits)
@@ -85,14 +92,6 @@ def _check_split(read: ReadAgent, spec: OptimizerSpec, split: str) -> None:
         message = f"`{split}` has test cases, and `test_cases_file` has others"
         hint = f"write {train}:{holdout}:0, or leave the file out"
         read.source.report(loc, message, hint)
-
-
-def _from_files(read: ReadAgent, spec: OptimizerSpec) -> Splits:
-    return {
-        "train": _file(read, spec.train_cases_file, "train"),
-        "holdout": _file(read, spec.holdout_cases_file, "holdout"),
-        "test": _file(read, spec.test_cases_file, "test"),
-    }
 
 
 def _file(read: ReadAgent, name: str | None, split: Split) -> tuple[TestCaseSpec, ...]:
@@ -189,7 +188,11 @@ def _some(names: Sequence[str]) -> str:
 
 def _check_metrics(read: ReadAgent, spec: OptimizerSpec, splits: Splits) -> None:
     """What the loss weighs is measured in every split; holdout may have less than train."""
-    measured = {name: _measured(read, splits[name]) for name in SPLITS if splits[name]}
+    measured = {
+        name: dict.fromkeys(key for case in splits[name] for key in _keys(read, case))
+        for name in SPLITS
+        if splits[name]
+    }
     known = [*dict.fromkeys(key for keys in measured.values() for key in keys)]
     weighed = [key for key, weight in spec.loss.items() if weight]
     for key in spec.loss:
@@ -206,11 +209,6 @@ def _check_metrics(read: ReadAgent, spec: OptimizerSpec, splits: Splits) -> None
         if keys is not None and not set(keys) & set(weighed) & set(known):
             message = f"no {name} case is measured by what the loss weighs, {_quoted(weighed)}"
             read.source.report((*BLOCK, "loss"), message)
-
-
-def _measured(read: ReadAgent, cases: Sequence[TestCaseSpec]) -> dict[str, None]:
-    """The names of the scores of some cases."""
-    return dict.fromkeys(key for case in cases for key in _keys(read, case))
 
 
 def _keys(read: ReadAgent, case: TestCaseSpec) -> Iterator[str]:

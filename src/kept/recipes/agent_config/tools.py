@@ -37,7 +37,6 @@ from kept.recipes.agent_config.spec.common import LlmSpec
 from kept.recipes.agent_config.spec.config import filled
 from kept.recipes.agent_config.spec.read import ParsedAgent
 from kept.recipes.agent_config.spec.tools import (
-    DatabaseSpec,
     FunctionToolSpec,
     HierarchicalDocumentToolSpec,
     McpToolSpec,
@@ -100,7 +99,11 @@ class Toolbox:
 
     def _server(self, spec: McpToolSpec) -> McpServer:
         if spec.name not in self._servers:
-            self._servers[spec.name] = McpServer(mcp_config(spec, self._folder))
+            # what the file leaves out has its default
+            known = {one.name for one in fields(McpConfig)}
+            said = spec.model_dump(exclude_none=True)
+            given = {name: said[name] for name in said if name in known}
+            self._servers[spec.name] = McpServer(McpConfig(folder=self._folder, **given))
         return self._servers[spec.name]
 
     def _prompt(self, spec: PromptToolSpec, agent: ParsedAgent) -> Sequence[Tool] | Failure:
@@ -144,13 +147,6 @@ def function_config(spec: FunctionToolSpec, folder: Path) -> FunctionConfig:
     )
 
 
-def mcp_config(spec: McpToolSpec, folder: Path) -> McpConfig:
-    """A server as it is opened; what the file leaves out has its default."""
-    known = {one.name for one in fields(McpConfig)}
-    said = spec.model_dump(exclude_none=True)
-    return McpConfig(folder=folder, **{name: said[name] for name in said if name in known})
-
-
 def index_config(spec: IndexSpec, folder: Path) -> IndexConfig:
     """An index as it is taken in and searched; what the file leaves out has its default."""
     made: Any = VectorStore if isinstance(spec, VectorstoreToolSpec) else HierarchicalDocument
@@ -159,16 +155,12 @@ def index_config(spec: IndexSpec, folder: Path) -> IndexConfig:
     told = spec.model_dump(exclude={"database", "keyword_index"}, exclude_unset=True)
     said = {name: value for name, value in told.items() if value is not None and name in known}
     if spec.database is not None and spec.database.provider in STORES:
-        said["database"] = _database(spec.database)
+        said["database"] = Database(
+            provider=spec.database.provider,
+            connection_string=filled(spec.database.connection_string),
+            options=filled(spec.database.options),
+        )
     return made(**said, folder=folder)
-
-
-def _database(spec: DatabaseSpec) -> Database:
-    return Database(
-        provider=spec.provider,
-        connection_string=filled(spec.connection_string),
-        options=filled(spec.options),
-    )
 
 
 def embedding_config(spec: IndexSpec, agent: AgentSpec, folder: Path) -> ModelConfig | None:

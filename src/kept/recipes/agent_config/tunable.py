@@ -17,7 +17,6 @@ from pydantic import BaseModel
 
 from kept.core.artifact import Artifact, Candidate, NoSpan, Rules
 from kept.core.edit import Edit, apply_edits
-from kept.errors import Problem
 from kept.proposers.text_units import TextAxis
 from kept.recipes.agent_config.spec.agent import AgentSpec
 from kept.recipes.agent_config.spec.common import clean
@@ -50,17 +49,15 @@ def try_edits(read: ReadAgent, edits: Sequence[Edit]) -> ParsedAgent | str:
             return report.detail
     parsed = parse_agent(read.place, made.candidate.texts)
     if isinstance(parsed, tuple):
-        return "; ".join(map(_words, parsed[:TOLD]))
+        return "; ".join(
+            f"{one.path}: {one.message}" if one.path else one.message for one in parsed[:TOLD]
+        )
     folder = read.place.folder
     before = {*tool_problems(read.agent.spec, folder)}
     new = [problem for problem in tool_problems(parsed.spec, folder) if problem not in before]
     if new:
         return "; ".join(words for _, words, _ in new[:TOLD])
     return parsed
-
-
-def _words(problem: Problem) -> str:
-    return f"{problem.path}: {problem.message}" if problem.path else problem.message
 
 
 WEIGHTS = ("semantic_weight", "keyword_weight", "exact_weight")
@@ -264,14 +261,11 @@ def texts_of(read: ReadAgent, specs: Iterable[tuple[int, TextualAxisSpec]]) -> t
             continue
         if (axis.file, axis.key) in found:
             other = found[axis.file, axis.key].path
-            told = f"`{spec.path}` has two axes" if other == spec.path else _same(spec.path, other)
+            told = f"`{spec.path}` and `{other}` are the same text: give it one axis"
+            told = f"`{spec.path}` has two axes" if other == spec.path else told
             read.source.report((*here, "path"), told)
         found.setdefault((axis.file, axis.key), axis)
     return tuple(found.values())
-
-
-def _same(path: str, other: str) -> str:
-    return f"`{path}` and `{other}` are the same text: give it one axis"
 
 
 def text_of(read: ReadAgent, here: Loc, spec: TextualAxisSpec | DemosAxisSpec) -> TextAxis | None:
@@ -291,16 +285,13 @@ def text_of(read: ReadAgent, here: Loc, spec: TextualAxisSpec | DemosAxisSpec) -
         return None
     if len(present) > spec.max_chars:
         message = f"the text has {len(present)} characters now, and {spec.max_chars} are allowed"
-        read.source.report((*here, "max_chars"), message, f"give it {_more(len(present))} or so")
+        more = -(-len(present) * 3 // 2 // 100) * 100  # half as much again, in whole hundreds
+        read.source.report((*here, "max_chars"), message, f"give it {more} or so")
         return None
     if problem := _stuck(read, axis, target, present):
         read.source.report((*here, "path"), problem)
         return None
     return axis
-
-
-def _more(length: int) -> int:
-    return -(-length * 3 // 2 // 100) * 100
 
 
 def _stuck(read: ReadAgent, axis: TextAxis, target: _Target, present: str) -> str | None:

@@ -251,6 +251,9 @@ def compile_coordinate(
     weighed = [name for name, weight in spec.loss.items() if weight]
     plan = plan_of(read, Wanted(), overrides, needed=weighed)
     critics = _critics(read, axes, writes=writes)
+    helpers: list[tuple[Role, ModelConfig]] = []
+    if critics is not None:
+        helpers = [("critic", critics.critic.config), ("applier", critics.applier.config)]
     at_once = workers or read.agent.spec.execution.parallel_test_cases or WORKERS
     models = [config for agent in reachable(read, axes) for config in configs_of(read, agent)]
     plan = replace(
@@ -272,8 +275,13 @@ def compile_coordinate(
         workers=at_once,
         random_seed=spec.seed,
         priced=not all(map(is_free, models)),
-        probes=probes_of(models, _helper_configs(critics)),
-        facts={**plan.facts, **_facts(of, tuning), **_helper_facts(critics)},
+        probes=probes_of(models, helpers),
+        facts={
+            **plan.facts,
+            **_facts(of, tuning),
+            "helpers": _helpers(critics),
+            HELPER_FILES: critics.files if critics else {},
+        },
     )
     gate, why = _gate(of, plan, began)
     # a run that decides by another rule is another run; how long it may go on is no part of it
@@ -331,16 +339,6 @@ def _critics(read: ReadAgent, axes: Axes, *, writes: bool) -> Critics | None:
     return read_critics(read, home.path, writes=writes)
 
 
-def _helper_configs(critics: Critics | None) -> list[tuple[Role, ModelConfig]]:
-    if critics is None:
-        return []
-    return [("critic", critics.critic.config), ("applier", critics.applier.config)]
-
-
-def _helper_facts(critics: Critics | None) -> dict[str, object]:
-    return {"helpers": _helpers(critics), HELPER_FILES: critics.files if critics else {}}
-
-
 def _helpers(critics: Critics | None) -> dict[str, dict[str, str]]:
     both = {} if critics is None else {"critic": critics.critic, "applier": critics.applier}
     return {
@@ -370,17 +368,14 @@ def _places(axes: Axes) -> Iterator[tuple[str, str]]:
         yield text.file, text.key
 
 
-def _only_axes(read: ReadAgent, axes: Axes) -> OnlyAxes:
-    name = read.place.path.name
-    return OnlyAxes(name, frozenset(path for file, path in _places(axes) if file == name))
-
-
 def _guards(read: ReadAgent, axes: Axes, cases: Cases) -> tuple[Guard, ...]:
     """Nothing but axes may change, and nothing of cases may be copied but examples."""
     copied: tuple[Guard, ...] = (copy_guard(cases),)
     if axes.demos is not None:
         copied = (copy_guard(cases, allow_train=True), WithoutExamples(copy_guard(cases), LAYOUT))
-    return (_only_axes(read, axes), *copied)
+    name = read.place.path.name
+    paths = frozenset(path for file, path in _places(axes) if file == name)
+    return (OnlyAxes(name, paths), *copied)
 
 
 def _objective(spec: OptimizerSpec, train: int) -> Objective:

@@ -1,7 +1,7 @@
 """A plan that only measures: every case of it, so often, and nothing is proposed or kept."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, cast
@@ -73,17 +73,14 @@ def as_sweep(plan: Plan, wanted: Wanted, told: Mapping[str, object]) -> Plan:
 
 
 def _chosen(cases: Sequence[Case], wanted: Wanted) -> tuple[Case, ...]:
-    fits = _fits(wanted.filter)
-    found = [case for case in cases if fits(case.id)]
+    name = wanted.filter.casefold()
+    if re.search(r"[*?\[]", name):
+        found = [case for case in cases if fnmatchcase(case.id.casefold(), name)]
+    else:
+        found = [case for case in cases if name in case.id.casefold()]
     if not found:
         some = ", ".join(f"`{case.id}`" for case in cases[:5])
         hint = f"there are {len(cases)}: {some}{' …' if len(cases) > 5 else ''}" if cases else None
         message = f"no case is called like `{wanted.filter}`" if cases else "there are no cases"
         raise SetupError(message, hint=hint)
     return tuple(found[: wanted.limit])
-
-
-def _fits(wanted: str) -> Callable[[str], bool]:
-    if re.search(r"[*?\[]", wanted):
-        return lambda name: fnmatchcase(name.casefold(), wanted.casefold())
-    return lambda name: wanted.casefold() in name.casefold()

@@ -6,6 +6,7 @@ What a type checker would have refused is refused here too, before it means some
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
@@ -334,7 +335,11 @@ def _check_evaluate(evaluate: object, cases: object) -> None:
         signature = inspect.signature(cast("Callable[..., Any]", evaluate))
     except (TypeError, ValueError):
         return  # a function in C may not say what it takes
-    takes = [n for n in (1, 2) if _binds(signature, n)]
+    takes: list[int] = []
+    for n in (1, 2):
+        with suppress(TypeError):
+            signature.bind(*range(n))
+            takes.append(n)
     if not takes:
         hint = "write it as evaluate(candidate), or evaluate(candidate, case)"
         raise SetupError(f"`evaluate` takes {signature}, not a candidate and a case", hint=hint)
@@ -343,11 +348,3 @@ def _check_evaluate(evaluate: object, cases: object) -> None:
         raise SetupError("`evaluate` needs a case, and there are no `cases`", hint=hint)
     if takes == [1] and cases is not None:
         log.warning("`evaluate` takes no case, so it says the same of every one")
-
-
-def _binds(signature: inspect.Signature, n: int) -> bool:
-    try:
-        signature.bind(*range(n))
-    except TypeError:
-        return False
-    return True

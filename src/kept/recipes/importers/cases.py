@@ -42,16 +42,14 @@ def budget_of(*models: object, steps: int = STEPS) -> tuple[dict[str, Any], list
     budget: dict[str, Any] = {"max_iterations": steps}
     if all(config is not None and is_free(config) for config in configs):
         return budget, []
-    unknown = [_name(n) for c, n in zip(configs, models, strict=True) if c is None or unbounded(c)]
+    unknown = [n for c, n in zip(configs, models, strict=True) if c is None or unbounded(c)]
     if unknown:
-        note = f"what `{unknown[0]}` costs at most is not known, so the task has no limit of money"
+        name = unknown[0]
+        name = cast("dict[str, object]", name).get("model") if isinstance(name, dict) else name
+        note = f"what `{name}` costs at most is not known, so the task has no limit of money"
         return budget, [note]
     note = f"a run may spend ${USD:g}: `budget.max_usd`"
     return {**budget, "max_usd": USD}, [note]
-
-
-def _name(model: object) -> str:
-    return str(cast("dict[str, object]", model).get("model") if isinstance(model, dict) else model)
 
 
 def _config(model: object) -> ModelConfig | None:
@@ -69,7 +67,11 @@ _ODD = re.compile(r"[^\w-]+")
 def named(rows: Sequence[dict[str, Any]], file: str) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows with such names, and a note on each column that is called otherwise now."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    names = {column: _word(column, n) for n, column in enumerate(columns, 1)}
+    names: dict[str, str] = {}
+    for n, column in enumerate(columns, 1):
+        word = _ODD.sub("_", column).strip("_") if _ODD.search(column) else column
+        # a number alone would stand for a place in the template of an example
+        names[column] = f"field_{word or n}" if not word or word.isdigit() else word
     taken: dict[str, str] = {}
     for column, name in names.items():
         if name in taken:
@@ -83,12 +85,6 @@ def named(rows: Sequence[dict[str, Any]], file: str) -> tuple[list[dict[str, Any
         if name != column
     ]
     return [{names[column]: value for column, value in row.items()} for row in rows], notes
-
-
-def _word(column: str, number: int) -> str:
-    word = _ODD.sub("_", column).strip("_") if _ODD.search(column) else column
-    # a number alone would stand for a place in the template of an example
-    return f"field_{word or number}" if not word or word.isdigit() else word
 
 
 SUFFIXES = (".jsonl", ".json", ".csv")
@@ -163,13 +159,19 @@ class Table(NamedTuple):
 
 def read_csv(text: str, wrong: Wrong) -> Table:
     """The rows that are right; those that are wrong are told by their lines."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_between(text), strict=True)
+    first = text.lstrip().partition("\n")[0]
+    # a comma, unless the first line has none and another sign
+    others = (sign for sign in (";", "\t") if sign in first)
+    between = "," if "," in first else next(others, ",")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True)
     table = Table([], [])
     try:
         for row in reader:
             if not table.header:
                 table.header.extend(cell.strip() for cell in row)
-                _check_header(table.header, wrong)
+                twice = (name for name in table.header if table.header.count(name) > 1)
+                for name in dict.fromkeys(twice):
+                    wrong(1, f"two columns are named `{name}`")
             elif any(cell.strip() for cell in row):
                 if len(row) != len(table.header):
                     message = (
@@ -183,23 +185,11 @@ def read_csv(text: str, wrong: Wrong) -> Table:
     return table
 
 
-def _between(text: str) -> str:
-    """What stands between cells: a comma, unless the first line has none and another sign."""
-    first = text.lstrip().partition("\n")[0]
-    others = (sign for sign in (";", "\t") if sign in first)
-    return "," if "," in first else next(others, ",")
-
-
 def _check_answers(header: list[str], wrong: Wrong) -> None:
     """A table of promptfoo's goes with a config."""
     for name in (name for name in header if name.startswith("__expected")):
         hint = "a config names it under `tests`: `kept init --from` with that config"
         wrong(1, f"`{name}` is what promptfoo asserts, and not an answer", hint)
-
-
-def _check_header(header: list[str], wrong: Wrong) -> None:
-    for name in dict.fromkeys(name for name in header if header.count(name) > 1):
-        wrong(1, f"two columns are named `{name}`")
 
 
 LOCAL = "local/smollm2"
@@ -285,6 +275,7 @@ def draft_of_cases(path: Path, model: str | None = None, prompt: Path | None = N
     texts = _own(prompt, inputs, answer, notes) if prompt else _written(labels, inputs, answer)
     budget, about_money = budget_of(model or LOCAL)
     notes += about_money
+    example = [*(f"{name}: {{{name}}}" for name in inputs), f"{answer}: {{{answer}}}"]
     task: dict[str, Any] = {
         "artifacts": {"include": ["prompt.md"]},
         "models": {"target": model or LOCAL},
@@ -293,7 +284,7 @@ def draft_of_cases(path: Path, model: str | None = None, prompt: Path | None = N
         "objective": {"primary_metric": "score", "direction": "maximize", "bounds": [0, 1]},
         "proposers": [
             {"kind": "variants", "files": ["drafts/*.md"]},
-            {"kind": "demos", "file": "prompt.md", "template": _example(inputs, answer)},
+            {"kind": "demos", "file": "prompt.md", "template": "\n".join(example)},
         ],
         "cases": {"file": "cases.jsonl", "split": "3:5:2", "expected": answer},
         "budget": budget,
@@ -343,7 +334,10 @@ def _own(prompt: Path, inputs: list[str], answer: str, notes: list[str]) -> dict
         message = f"{prompt} asks for `{{{{{unknown[0]}}}}}`, which the cases do not have"
         raise SetupError(message, hint=f"there are {known}")
     if "<!-- demos:start -->" not in text:
-        text = _marked(text)
+        # before the paragraph with the input, else at the end
+        parts = re.split(r"\n[ \t]*\n", text)
+        at = next((n for n, part in enumerate(parts) if _PLACE.search(part)), len(parts))
+        text = "\n\n".join([*parts[:at], _DEMOS, *parts[at:]])
     drafts = {
         f"drafts/{name}.md": f"{text}\n\n{more.format(answer=answer)}\n"
         for name, more in _DRAFTS.items()
@@ -351,21 +345,10 @@ def _own(prompt: Path, inputs: list[str], answer: str, notes: list[str]) -> dict
     return {"prompt.md": f"{text}\n", **drafts}
 
 
-def _marked(text: str) -> str:
-    """A prompt with marks for examples: before the paragraph with the input, else at the end."""
-    paragraphs = re.split(r"\n[ \t]*\n", text)
-    at = next((n for n, part in enumerate(paragraphs) if _PLACE.search(part)), len(paragraphs))
-    return "\n\n".join([*paragraphs[:at], _DEMOS, *paragraphs[at:]])
-
-
 def score_text(answer: str, labels: list[str]) -> str:
     """Text of score.py: of few labels, an answer names one; else the right answer is in it."""
     text = _SCORE.format(field=json.dumps(answer), right=_NAMED if labels else _WITHIN)
     return text + (_CHOSEN.format(labels=labels) if labels else "")
-
-
-def _example(inputs: list[str], answer: str) -> str:
-    return "\n".join([*(f"{name}: {{{name}}}" for name in inputs), f"{answer}: {{{answer}}}"])
 
 
 def _lines(path: Path, rows: list[dict[str, Any]]) -> str:

@@ -140,7 +140,12 @@ def draft_of_function(
     )
     if found.takes_case:
         task["cases"] = {"file": "cases.jsonl", "split": "3:5:2" if len(rows) > 4 else "0:1:0"}
-        files["cases.jsonl"] = "".join(_line(path, row) for row in rows)
+        try:
+            lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows]
+        except (TypeError, ValueError, RecursionError) as error:
+            hint = "cases are texts, numbers, lists and mappings by texts"
+            raise SetupError(f"a case of {path.name} cannot be JSON: {error}", hint=hint) from error
+        files["cases.jsonl"] = "".join(lines)
     if model is not None:
         task["models"] = {"optimizer": model}
         task["proposers"].append({"kind": "edit"})
@@ -203,14 +208,6 @@ def _refuse_made(
                 message = f"not {what} that is written out: the file is read here, and not run"
                 where = f"{shown(path)}:{node.lineno}"
                 raise SpecError([Problem(where, target.id, message, hint)])
-
-
-def _line(path: Path, row: object) -> str:
-    try:
-        return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
-    except (TypeError, ValueError, RecursionError) as error:
-        hint = "cases are texts, numbers, lists and mappings by texts"
-        raise SetupError(f"a case of {path.name} cannot be JSON: {error}", hint=hint) from error
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:

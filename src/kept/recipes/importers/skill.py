@@ -124,6 +124,8 @@ def draft_of_skill(path: Path, model: str | None = None, cases: Path | None = No
     labelled = answer is not None and answer != asked
     named = named_files(path, text, ("task.yaml", "SKILL.md", "cases.jsonl", "score.py"))
     read = ["SKILL.md", *(name for name in named.texts if name.endswith(READ))]
+    means = f"The task is done, as somebody would do it who has this skill: {purpose}"
+    judge = {"type": "judge", "criteria": [{"name": "done", "means": means}]}
     asker = model or LOCAL
     budget, notes = budget_of(asker)
     task: dict[str, Any] = {
@@ -131,7 +133,7 @@ def draft_of_skill(path: Path, model: str | None = None, cases: Path | None = No
         "artifacts": {"include": read},
         "models": {"target": asker, **({} if labelled else {"judge": asker}), "optimizer": asker},
         "runner": {"prompt": read if len(read) > 1 else "SKILL.md", "input": asked},
-        "scorer": BY_LABEL if labelled else _judge(purpose),
+        "scorer": BY_LABEL if labelled else judge,
         "objective": {"primary_metric": "score", "direction": "maximize", "bounds": [0, 1]},
         "proposers": [{"kind": "edit"}, {"kind": "prune"}],
         "cases": {"file": "cases.jsonl", "split": "3:5:2" if len(rows) > 4 else "0:1:0"},
@@ -160,11 +162,6 @@ def draft_of_skill(path: Path, model: str | None = None, cases: Path | None = No
         "cases.jsonl": lines,
     }
     return Draft(files, tuple(notes))
-
-
-def _judge(purpose: str) -> dict[str, Any]:
-    means = f"The task is done, as somebody would do it who has this skill: {purpose}"
-    return {"type": "judge", "criteria": [{"name": "done", "means": means}]}
 
 
 def _about_files(named: Named, read: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 from typing import cast
 
-from kept.core.artifact import Artifact, Candidate, Protected, Rules
+from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import SPLITS, Cases
 from kept.core.guards import copy_guard, gold_guard
@@ -21,7 +21,7 @@ from kept.core.llm import ModelRequest
 from kept.core.objective import Objective
 from kept.core.plan import SKILL as RECIPE
 from kept.core.plan import Plan
-from kept.core.ports import Gate, Guard, Model, Proposer, Scorer
+from kept.core.ports import Gate, Guard, Model, Proposer
 from kept.core.schedules.epochs import EpochEnd, Epochs
 from kept.core.text import count
 from kept.errors import Problem, SetupError, SpecError
@@ -161,11 +161,6 @@ def _refuse_strange(where: str, key: str, names: Iterable[str]) -> None:
         raise SpecError(problems)
 
 
-def proposers_of(spec: SkillSpec, opened: Opened, teacher: Teacher) -> tuple[Proposer, ...]:
-    """All that have a turn."""
-    return tuple(_proposers(spec, opened, teacher))
-
-
 def _proposers(spec: SkillSpec, opened: Opened, teacher: Teacher) -> Iterator[Proposer]:
     optimizer, gradient = spec.optimizer, spec.gradient
     pictures = opened.pictures if gradient.pictures_to_teacher else None
@@ -277,15 +272,20 @@ def plan_of(
     cases = opened.cases if spec.evaluation.eval_test else replace(opened.cases, test=())
     schedule = schedule_of(spec, cases)
     configs = [one for one in (asked.config, spec.student, opened.judge) if one is not None]
+    scorer = opened.scorer
+    if spec.evaluation.gate_metric == MIXED:
+        scorer = Mixed(scorer, spec.evaluation.gate_mixed_weight)
     plan = Plan(
         recipe=RECIPE,
         seed=Candidate(dict(opened.skill)),
-        rules=Rules({name: Artifact(name, _protected(name)) for name in opened.skill}),
+        rules=Rules(
+            {name: Artifact(name, REGIONS if name == SKILL else ()) for name in opened.skill}
+        ),
         cases=cases,
         runner=opened.runner,
-        scorer=_scorer(spec, opened),
+        scorer=scorer,
         objective=Objective(spec.evaluation.gate_metric, "maximize", (0.0, 1.0)),
-        proposers=proposers_of(spec, opened, told),
+        proposers=tuple(_proposers(spec, opened, told)),
         schedule=schedule,
         gate=Selection(),
         guards=guards_of(opened),
@@ -320,10 +320,13 @@ def plan_of(
     if gate.name == "selection":
         own = replace(schedule, sealed=bool(cases.test))
         plan = replace(plan, schedule=own, proposers=(*plan.proposers, *MEASURED))
+    config = spec.told()
+    # for readers, with the gate that decides where the config names none
+    evaluation = {**config["evaluation"], "gate": gate.name}
     trained = Trained(
         place=_place(spec, opened),
         named=bool(spec.env.out_root),
-        config=_told(spec, gate),
+        config={**config, "evaluation": evaluation, "prompts": spec.prompts},
         metric=spec.evaluation.gate_metric,
         full=spec.env.exports == "full",
         agent=_agent_prefix(spec),
@@ -358,16 +361,6 @@ def schedule_of(spec: SkillSpec, cases: Cases) -> Epochs:
         after=("appendix",) if aware and optimizer.appendix_gate == "flush" else (),
         ends=tuple(ends),
     )
-
-
-def _protected(name: str) -> tuple[Protected, ...]:
-    return REGIONS if name == SKILL else ()
-
-
-def _scorer(spec: SkillSpec, opened: Opened) -> Scorer:
-    if spec.evaluation.gate_metric != MIXED:
-        return opened.scorer
-    return Mixed(opened.scorer, spec.evaluation.gate_mixed_weight)
 
 
 def _teacher(spec: SkillSpec) -> Asked:
@@ -440,13 +433,6 @@ def _deciding(spec: SkillSpec) -> dict[str, object]:
         # a run that began before there was the key goes on
         del told["gradient"]["pictures_to_teacher"]
     return told
-
-
-def _told(spec: SkillSpec, gate: Gate) -> dict[str, object]:
-    """The config for its readers: with the gate that decides, where it names none."""
-    told = spec.told()
-    evaluation = {**told["evaluation"], "gate": gate.name}
-    return {**told, "evaluation": evaluation, "prompts": spec.prompts}
 
 
 def _place(spec: SkillSpec, opened: Opened) -> Path:

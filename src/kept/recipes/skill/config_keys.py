@@ -91,7 +91,11 @@ def from_seed(
     """
     known = {key: value for key, value in given.items() if key in KEYS and value not in (None, "")}
     mapped = Mapped({key: value for key, value in given.items() if key not in KEYS})
-    mapped.wrong += _not_texts(known)
+    mapped.wrong += (
+        Wrong(key, "no text, where one was expected")
+        for key, value in known.items()
+        if not isinstance(value, str)
+    )
     said = {key: value for key, value in known.items() if isinstance(value, str)}
     mapped.wrong += _wrong_azure(said)
     on_azure = azure or said.get("backend") == "azure_openai"
@@ -159,12 +163,6 @@ def _shared(said: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
     if mode := said.get("azure_openai_auth_mode"):
         found["auth"] = "identity" if mode in _IDENTITY else mode
     return {"any": {"effort": effort} if effort in _EFFORTS else {}, "azure_openai": found}
-
-
-def _not_texts(known: Mapping[str, object]) -> Iterator[Wrong]:
-    for key, value in known.items():
-        if not isinstance(value, str):
-            yield Wrong(key, "no text, where one was expected")
 
 
 def _wrong_role(
@@ -290,7 +288,10 @@ def flags_of(
             while left and not left[0].startswith("--"):
                 given.found.append(left.pop(0))
         elif (key := _key(name.replace("-", "_"), options)) is None:
-            meant = _meant(name, (*own, *options()))
+            names = [*own, *options(), *FLAT]
+            near = get_close_matches(name.replace("-", "_"), names, n=1, cutoff=0.7)
+            meant = "any key can be set with --cfg-options section.key=value"
+            meant = f"did you mean `--{near[0]}`?" if near else meant
             given.problems.append(Problem(f"--{name}", "", "there is no such flag", meant))
             # what follows it is its value, and no further problem
             if not equals and left and not left[0].startswith("--"):
@@ -319,13 +320,6 @@ def _reads_so(text: str) -> bool:
         return read_yaml(text).data == text
     except YamlFault:
         return False
-
-
-def _meant(name: str, own: Sequence[str]) -> str:
-    near = get_close_matches(name.replace("-", "_"), [*own, *FLAT], n=1, cutoff=0.7)
-    if near:
-        return f"did you mean `--{near[0]}`?"
-    return "any key can be set with --cfg-options section.key=value"
 
 
 BASE = "_base_"

@@ -92,12 +92,6 @@ def _ended(said: str, ending: str) -> str:
     return said.replace("\r\n", "\n").replace("\n", ending)
 
 
-def _found(text: str, said: str) -> str:
-    """A target as it stands in a text: of one whose lines do not all end alike, too."""
-    forms = (said, _ended(said, "\n"), _ended(said, "\r\n"))
-    return next((form for form in forms if form in text), said)
-
-
 def _ending_at(text: str, at: int) -> str:
     """How the line ends that a place is on; the last one as the one before it."""
     end = text.find("\n", at)
@@ -108,7 +102,10 @@ def _ending_at(text: str, at: int) -> str:
 def edit_of(item: Item, text: str) -> Edit:
     """The edit that a model meant, for the text that it is to be made in."""
     path = str(item.get("file") or SKILL)
-    target = _found(text, str(item.get("target") or ""))
+    said = str(item.get("target") or "")
+    # as it stands in a text whose lines do not all end alike, too
+    forms = (said, _ended(said, "\n"), _ended(said, "\r\n"))
+    target = next((form for form in forms if form in text), said)
     ending = _ending_at(text, max(0, text.find(target)))
     content = _ended(without_markers(str(item.get("content") or "")).strip("\r\n"), ending)
     match item["op"]:

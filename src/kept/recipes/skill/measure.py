@@ -123,8 +123,19 @@ def compile_measure(
             **judge_facts(opened.judge),
         },
     )
-    told = {"name": f"{opened.name}, {split}", "kind": KIND, "agent": _about(spec, opened)}
-    return Compiled(as_sweep(plan, wanted, told), (*opened.ignored, *_warnings(spec)))
+    asked = {name: spec.told()["env"].get(name) for name in ASKED}
+    agent = {
+        "student": spec.agent or (spec.student.name if spec.student else ""),
+        "skill": Candidate(dict(opened.skill)).id,
+        **{k: v for k, v in asked.items() if v},
+    }
+    told = {"name": f"{opened.name}, {split}", "kind": KIND, "agent": agent}
+    warnings = [*opened.ignored]
+    if spec.student is not None and not is_priced(spec.student):
+        warnings.append(
+            f"the price of `{spec.student.name}` is not known: what it costs is not counted"
+        )
+    return Compiled(as_sweep(plan, wanted, told), tuple(warnings))
 
 
 def cases_of(opened: Opened, name: str) -> tuple[str, tuple[Case, ...]]:
@@ -139,24 +150,12 @@ def cases_of(opened: Opened, name: str) -> tuple[str, tuple[Case, ...]]:
     return name, found
 
 
-def _about(spec: SkillSpec, opened: Opened) -> dict[str, object]:
-    student = spec.agent or (spec.student.name if spec.student else "")
-    asked = {name: spec.told()["env"].get(name) for name in ASKED}
-    skill = Candidate(dict(opened.skill)).id
-    return {"student": student, "skill": skill, **{k: v for k, v in asked.items() if v}}
-
-
 def _deciding(spec: SkillSpec) -> dict[str, object]:
     """What scores depend on: who works, and where."""
     told = spec.told()
     other = ("out_root", "exports", "workers", "skill_init", "limit")
     env = {k: v for k, v in told["env"].items() if k not in other}
     return {"model": told["model"], "env": env}
-
-
-def _warnings(spec: SkillSpec) -> Iterator[str]:
-    if spec.student is not None and not is_priced(spec.student):
-        yield f"the price of `{spec.student.name}` is not known: what it costs is not counted"
 
 
 _NAME = "jsonl"
@@ -210,10 +209,11 @@ def _metrics(settings: EnvSettings, rows: object) -> tuple[Metric, ...]:
     try:
         specs = adapter.validate_python(rows)
     except ValidationError as error:
-        problems = [
-            Problem(settings.where(METRICS), _path(fault["loc"]), fault["msg"])
-            for fault in error.errors(include_url=False)
-        ]
+        problems: list[Problem] = []
+        for fault in error.errors(include_url=False):
+            parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+            path = f"env.metrics{''.join(parts)}"
+            problems.append(Problem(settings.where(METRICS), path, fault["msg"]))
         raise SpecError(problems) from error
     metrics = read_metrics([spec.model_dump() for spec in specs])
     faults = [
@@ -226,11 +226,6 @@ def _metrics(settings: EnvSettings, rows: object) -> tuple[Metric, ...]:
     if faults:
         raise SpecError(faults)
     return metrics
-
-
-def _path(loc: tuple[int | str, ...]) -> str:
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
-    return f"env.metrics{''.join(parts)}"
 
 
 def _judge(spec: SkillSpec, said: Mapping[str, object] | None) -> ModelConfig | None:

@@ -72,11 +72,6 @@ def step_files(step: StepRecords, before: Standing, metric: str) -> dict[str, An
     return files
 
 
-def minibatch_files(about: Mapping[str, Any]) -> dict[str, Any]:
-    """One file for the reply of each analyst, as `minibatch_fail_000.json`."""
-    return {f"{patch['name']}.json": patch for patch in about.get("patches", ())}
-
-
 def epoch_files(step: StepRecords) -> dict[str, Any]:
     """What the end of an epoch leaves behind."""
     about = dict(about_of(step))
@@ -259,8 +254,10 @@ class SkillFolder(View):
     def _write_full(self, step: StepRecords, place: str | None) -> None:
         """Write what `exports: full` adds: each minibatch, and each rollout that the step paid."""
         if place is not None:
-            for name, data in minibatch_files(about_of(step)).items():
-                self._write(f"{place}/patches/{name}", data)
+            # one file for the reply of each analyst, as `minibatch_fail_000.json`
+            patches = {patch["name"]: patch for patch in about_of(step).get("patches", ())}
+            for name, data in patches.items():
+                self._write(f"{place}/patches/{name}.json", data)
         self._folders.add(step.closed.candidate, place)
         try:
             for number, job, outcome in self.journal.recorded(*step.closed.rollouts):

@@ -146,13 +146,18 @@ def read_skill(path: Path, overrides: Sequence[str] = (), folder: Path | None = 
     data = cast("dict[str, Any]", source.data)
     for key in data:
         if key not in (*SECTIONS, *TOP, BASE):
-            source.report((key,), "unknown key", _meant_by(key))
+            # a section may be meant, or a key that may stand alone
+            told = advice(key, [*SECTIONS, *TOP])
+            sure = "did you mean" in told
+            near = [] if sure else get_close_matches(key, FLAT, n=1, cutoff=0.8)
+            source.report((key,), "unknown key", f"did you mean `{near[0]}`?" if near else told)
     for name in SECTIONS:
         if data.get(name) is not None and not isinstance(data[name], dict):
             source.report((name,), f"{kind_of(data[name])}, where a mapping was expected")
             data[name] = {}
     run, roles, agent = _models(source)
-    options = _options(data)
+    given = cast("dict[str, object]", data.get("env") or {})
+    options = {key: value for key, value in given.items() if key not in EnvSection.model_fields}
     return SkillSpec(
         source=source,
         folder=folder,
@@ -184,13 +189,6 @@ def _section(
     return _checked(source, (name,), model, given)
 
 
-def _meant_by(key: str) -> str:
-    """What may be meant by a key at the top: a section, or a key that may stand alone."""
-    told = advice(key, [*SECTIONS, *TOP])
-    near = get_close_matches(key, FLAT, n=1, cutoff=0.8) if "did you mean" not in told else []
-    return f"did you mean `{near[0]}`?" if near else told
-
-
 def _checked(source: Layered, loc: Loc, model: type[M], given: Mapping[str, object]) -> M:
     return validate_given(source, model, dict(given), loc) or _as_far(model, given)
 
@@ -204,12 +202,6 @@ def _as_far(model: type[M], given: Mapping[str, object]) -> M:
     if not wrong:
         return model()
     return _as_far(model, {key: value for key, value in given.items() if key not in wrong})
-
-
-def _options(data: Mapping[str, Any]) -> dict[str, object]:
-    """Keys of `env` that belong to the environment."""
-    given = cast("dict[str, object]", data.get("env") or {})
-    return {key: value for key, value in given.items() if key not in EnvSection.model_fields}
 
 
 def _prompts(source: Layered, data: Mapping[str, Any], folder: Path) -> str:

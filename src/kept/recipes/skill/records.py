@@ -11,6 +11,7 @@ Names and records are those of the method's source, whose scripts read them.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -81,10 +82,12 @@ class Standing:
         origin = f"{turn.proposer}_{now.steps:04}"
         # what leads already may be proven later: it is nobody else's for that
         if closed.verdict.outcome == "keep" and made is not None and made != self.current:
+            # a step's own file, or one that says who changed it after
+            by = "" if is_step(step) else f"_{turn.proposer}"
             now = replace(
                 now,
                 current=made,
-                current_path=_snapshot(step, now.steps),
+                current_path=f"skills/skill_v{now.steps:04}{by}.md",
                 current_step=now.steps,
                 # None where nothing was measured: another text's score is not its own
                 current_score=scores.get(made),
@@ -100,12 +103,6 @@ class Standing:
                 best_origin=now.current_origin if made == now.current else origin,
             )
         return now
-
-
-def _snapshot(step: StepRecords, steps: int) -> str:
-    """The file of a skill that was kept: a step's own, or one that says who changed it after."""
-    by = "" if is_step(step) else f"_{step.opened.turn.proposer}"
-    return f"skills/skill_v{steps:04}{by}.md"
 
 
 def state_of(standing: Standing) -> dict[str, Any]:
@@ -132,6 +129,8 @@ def history_row(step: StepRecords, standing: Standing, metric: str) -> dict[str,
     mine = [e for e in _deciding(step) if e.candidate == closed.candidate]
     rollout = cast("Mapping[str, Any]", about.get("rollout") or _NOTHING)
     merged = cast("Mapping[str, Any]", about.get("merged") or _NOTHING)
+    lists = (v for k, v in merged.items() if k not in ("said", "reasoning"))
+    size = next((len(one) for one in lists if isinstance(one, list)), 0)  # pyright: ignore[reportUnknownArgumentType]
     spend = closed.spend
     return {
         "step": standing.steps,
@@ -155,11 +154,11 @@ def history_row(step: StepRecords, standing: Standing, metric: str) -> dict[str,
         "rollout_n": rollout.get("n"),
         "accumulation_batches": about.get("batches"),
         "n_patches": len(about.get("patches", ())),
-        "n_edits_merged": _size(merged),
+        "n_edits_merged": size,
         "n_edits_ranked": len(about.get("items", ())),
         "edit_budget": settings.get("max_edits"),
         "candidate_hash": closed.candidate,
-        "edit_apply_summary": _fates(step),
+        "edit_apply_summary": dict(Counter(report.fate for report in closed.reports)),
         "selection_hard": mine[0].metric("hard") if mine else None,
         "selection_soft": mine[0].metric("soft") if mine else None,
         "gate_metric": metric,
@@ -217,18 +216,6 @@ def _used(spend: Spend, but: Spend) -> dict[str, int]:
 
 def _deciding(step: StepRecords) -> list[Evaluation]:
     return [e for e in step.closed.evaluations if e.purpose == "decide"]
-
-
-def _size(merged: Mapping[str, Any]) -> int:
-    lists = (v for k, v in merged.items() if k not in ("said", "reasoning"))
-    return next((len(one) for one in lists if isinstance(one, list)), 0)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _fates(step: StepRecords) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for report in step.closed.reports:
-        found[report.fate] = found.get(report.fate, 0) + 1
-    return found
 
 
 def flattened(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -299,17 +286,15 @@ class PredictionFolders:
 
 def case_folder(case: str) -> str:
     """A case's id as one safe name below `predictions/`."""
-    name = "".join(c if c.isalnum() or c in "-_. " else _escaped(c) for c in case)
+    name = "".join(
+        c if c.isalnum() or c in "-_. " else quote(c, safe="", errors="surrogatepass") for c in case
+    )
     if name.startswith("."):
         name = f"%2E{name[1:]}"
     if len(name.encode()) > MAX_NAME_BYTES:
         digest = hashlib.sha256(case.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         name = f"{name.encode()[: MAX_NAME_BYTES - 20].decode(errors='ignore')}~{digest}"
     return f"predictions/{name}"
-
-
-def _escaped(char: str) -> str:
-    return quote(char, safe="", errors="surrogatepass")
 
 
 def prediction_files(trace: Sequence[TraceItem], agent: str) -> dict[str, Any]:

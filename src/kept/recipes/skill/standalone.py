@@ -15,7 +15,6 @@ from kept.core.case import Case
 from kept.core.event import Event, RunStopped
 from kept.core.ports import Journal, Sink
 from kept.core.rollout import NO_FILES, Job
-from kept.core.score import Outcome
 from kept.core.state import State
 from kept.errors import KeptError, SetupError
 from kept.evaluators.environments.base import Opened
@@ -125,10 +124,12 @@ def check_document(opened: Opened, output_json: str) -> None:
 def _results(run: Run, cases: Mapping[str, Case]) -> Iterator[tuple[Job, CaseResult]]:
     """Evaluated cases in their order; one that could not be run or measured is none of them."""
     ended = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
+    repeats = sorted({repeat for repeat, _ in ended})
     wanted = [
         ended[key]
-        for key in ((n, case) for n in _repeats(ended) for case in cases)
-        if key in ended and not _is_missing(ended[key][1])
+        for key in ((n, case) for n in repeats for case in cases)
+        if key in ended
+        and ((failure := ended[key][1].failure) is None or failure.blame != "infrastructure")
     ]
     scopes = [job.scope for job, _ in wanted]
     left = {scope: ran.files for scope, ran in run.executions(scopes)}
@@ -149,14 +150,6 @@ def _results(run: Run, cases: Mapping[str, Case]) -> Iterator[tuple[Job, CaseRes
                 programs=programs.get(job.scope, {}),
             ),
         )
-
-
-def _repeats(ended: Mapping[tuple[int, str], tuple[Job, Outcome]]) -> list[int]:
-    return sorted({repeat for repeat, _ in ended})
-
-
-def _is_missing(outcome: Outcome) -> bool:
-    return outcome.failure is not None and outcome.failure.blame == "infrastructure"
 
 
 def _programs(run: Run, scopes: set[str]) -> dict[str, dict[str, Callable[[], Ran | None]]]:

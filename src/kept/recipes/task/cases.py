@@ -64,7 +64,9 @@ Refuse = Callable[[Case], str | None]
 def read_cases(source: Source, refuse: Refuse | None = None) -> Cases | None:
     """The cases by split; None, and reports, when they cannot be had."""
     spec = section(source, ("cases",), CasesSpec)
-    decides = spec is not None and _leaves_holdout(source, spec)
+    decides = spec is not None and spec.ratio[1] > 0
+    if spec is not None and not decides:
+        source.report(("cases", "split"), f"`{spec.split}` leaves no holdout case to decide by")
     # the file is looked into although something is wrong with how it is to be split
     file = said(source, ("cases", "file"))
     readable = isinstance(file, str) and file != "" and "\0" not in file
@@ -76,7 +78,11 @@ def read_cases(source: Source, refuse: Refuse | None = None) -> Cases | None:
         source.report(("cases", "stratify"), message, "name a field that the cases have")
         return None
     if spec.expected is not None:
-        lack = [case.id for case in cases if not _has(case, spec.expected)]
+        lack: list[str] = []
+        for case in cases:
+            data: Any = case.data
+            if not isinstance(data, dict) or spec.expected not in data:
+                lack.append(case.id)
         if lack:
             cases_without = f"{count(len(lack), 'case')} without a field `{spec.expected}`"
             message = f"{cases_without}, `{lack[0]}` first"
@@ -90,18 +96,6 @@ def read_cases(source: Source, refuse: Refuse | None = None) -> Cases | None:
         source.report(("cases", "split"), message, "add cases, or give holdout a larger share")
         return None
     return split
-
-
-def _has(case: Case, name: str) -> bool:
-    data: Any = case.data
-    return isinstance(data, dict) and name in data
-
-
-def _leaves_holdout(source: Source, spec: CasesSpec) -> bool:
-    if spec.ratio[1]:
-        return True
-    source.report(("cases", "split"), f"`{spec.split}` leaves no holdout case to decide by")
-    return False
 
 
 def _read(source: Source, name: str, refuse: Refuse | None) -> list[Case] | None:

@@ -95,6 +95,11 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     objective = _objective(task)
     models, about_models = told(task, source.folder)
     charges = charges_of(task, files.proposing, source.folder)
+    limits = task.budget.model_dump(exclude={"usd_per_rollout"})
+    if task.policy.on_failure == "stop":
+        limits["max_failures"] = 1
+    # of variables only the names are kept for a resume, for they may be secrets
+    hidden = [given for given in overrides if ".env" in split_override(given)[0]]
     plan = Plan(
         recipe="artifact",
         seed=seed,
@@ -114,7 +119,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         schedule=schedule_of(proposers, task.schedule, 0),
         gate=Strict(),
         guards=make_guards(task.guards, files.cases, files.proposing.kinds),
-        budget=_budget(task),
+        budget=Budget(**limits),
         worst_usd=task.budget.usd_per_rollout or 0.0,
         priced=open_ended(charges, task.budget.usd_per_rollout),
         probes=probes_of([], endpoints_of(task, files.proposing, source.folder)),
@@ -122,7 +127,8 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         workers=workers,
         facts={
             "spec": str(source.path.resolve()),
-            **_recorded(overrides),
+            "set": [given for given in overrides if given not in hidden],
+            "set_again": [split_override(given)[0] for given in hidden],
             "id": task.id or source.folder.name,
             "description": task.description,
             **({} if task.objective.pass_at is None else {PASS_AT: task.objective.pass_at}),
@@ -210,20 +216,6 @@ def _objective(task: TaskSpec) -> Objective:
         spec.tie_tolerance,
         deterministic=spec.deterministic,
     )
-
-
-def _recorded(overrides: Sequence[str]) -> dict[str, object]:
-    """What was set besides, for a resume; of variables only the names, for they may be secrets."""
-    hidden = [given for given in overrides if ".env" in split_override(given)[0]]
-    shown = [given for given in overrides if given not in hidden]
-    return {"set": shown, "set_again": [split_override(given)[0] for given in hidden]}
-
-
-def _budget(task: TaskSpec) -> Budget:
-    limits = task.budget.model_dump(exclude={"usd_per_rollout"})
-    if task.policy.on_failure == "stop":
-        limits["max_failures"] = 1
-    return Budget(**limits)
 
 
 def _views(

@@ -10,7 +10,7 @@ from kept.core.case import Cases
 from kept.core.guards import EmptyGuard, LengthGuard, SectionsGuard, StuffingGuard, copy_guard
 from kept.core.ports import Guard
 from kept.core.text import sections, title_key
-from kept.recipes.task.spec import GuardsSpec, LengthGuardSpec, ProtectSpec, SectionsGuardSpec
+from kept.recipes.task.spec import GuardsSpec, ProtectSpec, SectionsGuardSpec
 from kept.spec.source import Source
 from kept.spec.validate import section
 from kept.spec.yaml import Loc
@@ -25,8 +25,11 @@ def _guards(spec: GuardsSpec, cases: Cases, kinds: Collection[str]) -> Iterator[
     if "prune" in kinds:
         # two removals that are each fine leave nothing when one is rebased onto the other
         yield EmptyGuard()
-    if spec.length is not None:
-        yield _length(spec.length)
+    length = spec.length
+    if length is not None:
+        limits = (length.max_growth, length.max_tokens, length.max_chars)
+        unsaid = all(limit is None for limit in limits)
+        yield LengthGuard(3.0 if unsaid else length.max_growth, *limits[1:])
     if spec.stuffing is not None:
         yield StuffingGuard(spec.stuffing.max_density, spec.stuffing.max_repetition)
     if spec.sections is not None:
@@ -36,11 +39,6 @@ def _guards(spec: GuardsSpec, cases: Cases, kinds: Collection[str]) -> Iterator[
         said = spec.copied.allow_train
         # putting train cases into the text is what `demos` is for
         yield copy_guard(cases, allow_train="demos" in kinds if said is None else said)
-
-
-def _length(spec: LengthGuardSpec) -> LengthGuard:
-    unsaid = spec.max_growth is None and spec.max_tokens is None and spec.max_chars is None
-    return LengthGuard(3.0 if unsaid else spec.max_growth, spec.max_tokens, spec.max_chars)
 
 
 def check_guards(source: Source, texts: Mapping[str, str]) -> None:
@@ -80,16 +78,16 @@ def check_protected(source: Source, spec: Iterable[ProtectSpec], texts: Mapping[
         loc = ("mutation", "protect", number)
         match _made(one):
             case Heading() as heading:
-                _check_heading(source, (*loc, "section"), heading, texts)
+                if not any(heading.stretches(text) for text in texts.values()):
+                    titles = dict.fromkeys(
+                        s.title for text in texts.values() for s in sections(text)
+                    )
+                    known = f"there are {', '.join(list(titles)[:12])}"
+                    hint = known if titles else "there are no headings"
+                    message = f"no artifact has a section `{heading.title}`"
+                    source.report((*loc, "section"), message, hint)
             case Region() as region:
                 _check_region(source, loc, region, texts)
-
-
-def _check_heading(source: Source, loc: Loc, heading: Heading, texts: Mapping[str, str]) -> None:
-    if not any(heading.stretches(text) for text in texts.values()):
-        titles = dict.fromkeys(s.title for text in texts.values() for s in sections(text))
-        hint = f"there are {', '.join(list(titles)[:12])}" if titles else "there are no headings"
-        source.report(loc, f"no artifact has a section `{heading.title}`", hint)
 
 
 def _check_region(source: Source, loc: Loc, region: Region, texts: Mapping[str, str]) -> None:

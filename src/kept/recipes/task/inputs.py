@@ -326,7 +326,8 @@ def read_files(source: Source, proposes: bool) -> TaskFiles:
     artifacts = section(source, ("artifacts",), ArtifactsSpec, unread=limits)
     texts = read_artifacts(source, artifacts.include, artifacts.exclude) if artifacts else {}
     mutation = section(source, ("mutation",), MutationSpec) or MutationSpec()
-    editable = {name: texts[name] for name in texts if _may_edit(name, mutation)}
+    types = mutation.allowed_file_types
+    editable = {name: texts[name] for name in texts if not types or name.endswith(types)}
     if texts and not editable:
         message = "leaves no artifact to edit"
         source.report(("mutation", "allowed_file_types"), message, f"there are {', '.join(texts)}")
@@ -348,10 +349,6 @@ def read_files(source: Source, proposes: bool) -> TaskFiles:
     return TaskFiles(texts, editable, guidance, proposing, found or implicit_cases(), given)
 
 
-def _may_edit(name: str, mutation: MutationSpec) -> bool:
-    return not mutation.allowed_file_types or name.endswith(mutation.allowed_file_types)
-
-
 _NO_MEANING: Mapping[str, Any] = {
     **dict.fromkeys(("id", "description", "budget", "logging", "workers", "width"), True),
     **dict.fromkeys(("gate", "race"), True),
@@ -363,21 +360,21 @@ gate is follows from more than its key, and stands for itself."""
 
 def inputs_of(source: Source, task: TaskSpec, files: TaskFiles, gate: str) -> dict[str, str]:
     """A hash for each thing that a run depends on, by the name that a person knows it by."""
+    dump = task.model_dump(exclude=dict(_NO_MEANING), exclude_defaults=True)
+    # spelling a default out changes nothing
+    meaning = {name: value for name, value in dump.items() if value != {}}
+    race = task.race
+    raced: list[object] = ["balanced" if race is None else race.preset]
+    if race is not None and race.said:
+        # what is not said is not there, so that a new key leaves old runs alone
+        raced.append(race.said)
     return {
-        "spec": hash_of(_meaning(task)),
-        "gate": hash_of([gate, *(_racing(task) if gate == "race" else (None,))]),
+        "spec": hash_of(meaning),
+        "gate": hash_of([gate, *(raced if gate == "race" else (None,))]),
         **_companions(files),
         **measure_files(source, task, files.texts),
         **file_hashes(source, files.given, files.texts),
     }
-
-
-def _racing(task: TaskSpec) -> tuple[object, ...]:
-    """How it is raced; what is not said is not there, so that a new key leaves old runs alone."""
-    if task.race is None:
-        return ("balanced",)
-    said = task.race.said
-    return (task.race.preset, *((said,) if said else ()))
 
 
 def _companions(files: TaskFiles) -> dict[str, str]:
@@ -387,9 +384,3 @@ def _companions(files: TaskFiles) -> dict[str, str]:
     for alternatives in files.proposing.alternatives:
         found |= {f"`{one.label}`": hash_of(one.texts) for one in alternatives}
     return found | {f"`{file}`": hash_of(text) for file, text in files.proposing.prompts.items()}
-
-
-def _meaning(task: TaskSpec) -> dict[str, Any]:
-    """What verdicts depend on; spelling a default out changes nothing."""
-    dump = task.model_dump(exclude=dict(_NO_MEANING), exclude_defaults=True)
-    return {name: value for name, value in dump.items() if value != {}}

@@ -97,7 +97,12 @@ def check_agent(source: Source, loc: Loc, spec: AgentRunnerSpec | AgentProposerS
     if program is None:
         message = f"there is no program `{cli.program}` on the PATH"
         source.report((*loc, "agent"), message, f"`{cli.install}` installs it")
-    elif walls and abilities().walls and not _can_be_seen(program):
+    elif (
+        walls
+        and abilities().walls
+        # beside the place where scratch folders are made
+        and not all(can_be_seen(one, Path(gettempdir()).resolve()) for one in program.folders)
+    ):
         message = f"`{program.path}` lies beside what no agent may see between walls"
         source.report((*loc, "agent"), message, f"`{cli.install}` installs it elsewhere")
     if walls and not (able := abilities()).walls:
@@ -109,12 +114,6 @@ def check_agent(source: Source, loc: Loc, spec: AgentRunnerSpec | AgentProposerS
         message = f"`{network}` would keep `{spec.agent}` from its model"
         hint = "leave it out, and agents alone have the network; or write `on`"
         source.report(("sandbox", "network"), message, hint)
-
-
-def _can_be_seen(program: Program) -> bool:
-    # where scratch folders are made
-    scratch = Path(gettempdir()).resolve()
-    return all(can_be_seen(folder, scratch) for folder in program.folders)
 
 
 def check_artifacts(source: Source, spec: AgentRunnerSpec, texts: Collection[str]) -> None:

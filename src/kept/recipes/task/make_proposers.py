@@ -244,9 +244,11 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
                 makers.append(partial(_make_edit, editing))
             case AgentProposerSpec():
                 agents.append(spec)
-                own = _own_prompt(source, loc, spec)
-                prompts |= own
-                makers.append(_agent(source, loc, spec, cases, next(iter(own.values()), None)))
+                own = None
+                if spec.prompt:
+                    own = read_prompt(source, (*loc, "prompt"), spec.prompt, "agent") or None
+                    prompts |= {spec.prompt: own} if own else {}
+                makers.append(_agent(source, loc, spec, cases, own))
     return Proposing(
         kinds=tuple(kinds),
         makers=tuple(makers),
@@ -433,12 +435,6 @@ def _command(source: Source, loc: Loc, spec: CommandProposerSpec, cases: Cases |
         return CommandProposer(command, tools.scratch, name, seen)
 
     return make
-
-
-def _own_prompt(source: Source, loc: Loc, spec: AgentProposerSpec) -> dict[str, str]:
-    """The prompt that a task has for an agent, by its file."""
-    text = read_prompt(source, (*loc, "prompt"), spec.prompt, "agent") if spec.prompt else None
-    return {spec.prompt: text} if spec.prompt and text else {}
 
 
 def _agent(

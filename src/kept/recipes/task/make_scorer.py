@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from kept.core.artifact import Candidate
 from kept.core.case import Cases
 from kept.core.parsing import compile_pattern
-from kept.core.ports import Model, Scorer
+from kept.core.ports import Scorer
 from kept.evaluators.runners.command import ModelRunnerSpec
 from kept.evaluators.runners.model import fields_of
 from kept.evaluators.scorers.assertions.python import file_of, function_of
@@ -221,18 +221,12 @@ def _wrong(source: Source, spec: AssertionsScorerSpec, cases: Cases) -> Iterator
         for number, one in enumerate(found):
             for loc, message, hint in faults_in(one, source.folder):
                 yield case.id, Fault((number, *loc), message, hint)
-            for file in _unlisted(one, spec):
+            files = (file_of(str(leaf.value))[0] for leaf in leaves(one) if leaf.base == "python")
+            for file in (name for name in files if name and name not in spec.files):
                 message = f"`{file}` is not among `scorer.files`"
                 yield case.id, Fault((number, "value"), message, "list it there")
         if not sum(one.weight for one in found):
             yield case.id, Fault((), "the weights add up to nothing")
-
-
-def _unlisted(one: AssertionSpec, spec: AssertionsScorerSpec) -> Iterator[str]:
-    for leaf in leaves(one):
-        file = file_of(str(leaf.value))[0] if leaf.base == "python" else ""
-        if file and file not in spec.files:
-            yield file
 
 
 def make_judge(
@@ -264,14 +258,10 @@ def make_judge(
     kind, _, path = spec.target.partition(":")
     target = Target(cast("Kind", kind), path or None)
     floor = Floor(rules, spec.cap or 0.0) if rules is not None else None
-    judges = _judges(spec, folder, judge)
-    return JudgeScorer(judges, sheet, spec.timeout_seconds, target=target, floor=floor)
-
-
-def _judges(spec: JudgeScorerSpec, folder: Path, judge: ModelSpec | None) -> tuple[Model, ...]:
     named = spec.judges or ((judge,) if judge is not None else ())
     made = [connect_role("judge", one.config(folder)) for one in named]
-    return tuple(model for model in made for _ in range(spec.draws))
+    judges = tuple(model for model in made for _ in range(spec.draws))
+    return JudgeScorer(judges, sheet, spec.timeout_seconds, target=target, floor=floor)
 
 
 def check_judge(source: Source, loc: Loc, spec: JudgeScorerSpec, cases: Cases | None) -> None:
@@ -462,14 +452,12 @@ def _function(spec: PythonScorerSpec, folder: Path, passed_on: tuple[str, ...]) 
 
 
 def _rules_scorer(spec: RulesScorerSpec, kit: Scoring) -> RulesScorer:
-    return RulesScorer(tuple(_rules(spec)), kit.seed, spec.timeout_seconds)
-
-
-def _rules(spec: RulesScorerSpec) -> Iterator[Rule]:
+    rules: list[Rule] = []
     for name, rule in zip(spec.names, spec.rules, strict=True):
         kind, _, path = (rule.target or spec.target).partition(":")
         target = Target(cast("Kind", kind), path or None)
-        yield Rule(name, _check(rule), rule.weight, target)
+        rules.append(Rule(name, _check(rule), rule.weight, target))
+    return RulesScorer(tuple(rules), kit.seed, spec.timeout_seconds)
 
 
 def _check(rule: RuleSpec) -> Check:

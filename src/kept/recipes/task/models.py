@@ -96,7 +96,12 @@ def told(task: TaskSpec, folder: Path) -> tuple[dict[str, object], tuple[str, ..
         role: {"model": config.name, "cache": is_kept(role, config)}
         for role, config in found.items()
     }
-    return facts, (*_warnings(found), *_unpriced([*found.values(), *others]))
+    warnings = [
+        f"the {role} `{config.name}` cannot be asked: {lack}"
+        for role, config in found.items()
+        if (lack := missing(config)) is not None
+    ]
+    return facts, (*warnings, *_unpriced([*found.values(), *others]))
 
 
 def _without_role(task: TaskSpec) -> Iterator[ModelSpec]:
@@ -116,10 +121,3 @@ def _unpriced(found: Iterable[ModelConfig]) -> list[str]:
         f"the price of `{name}` is not known: what it costs is not counted"
         for name in sorted(names)
     ]
-
-
-def _warnings(found: dict[Role, ModelConfig]) -> Iterator[str]:
-    for role, config in found.items():
-        lack = missing(config)
-        if lack is not None:
-            yield f"the {role} `{config.name}` cannot be asked: {lack}"

@@ -282,7 +282,9 @@ def row_of(trial: Trial, weights: Mapping[str, float], objective: Objective) -> 
         "phase": trial.phase,
         "axis_target": trial.axis or None,
         "baseline_before_path": None if trial.phase == BASELINE else candidate_path(trial.base),
-        "proposal_source": _source(trial),
+        "proposal_source": (
+            None if trial.phase == BASELINE else {"kind": trial.phase, **trial.about}
+        ),
         "edits": [asdict(edit) for edit in trial.edits],
         "candidate_path": candidate_path(trial.number) if trial.accepted else None,
         "repeats": len(trial.train.runs) if trial.train else None,
@@ -293,12 +295,6 @@ def row_of(trial: Trial, weights: Mapping[str, float], objective: Objective) -> 
     }
 
 
-def _source(trial: Trial) -> dict[str, Any] | None:
-    if trial.phase == BASELINE:
-        return None
-    return {"kind": trial.phase, **trial.about} if trial.about else {"kind": trial.phase}
-
-
 def _split(
     swept: Swept | None,
     weights: Mapping[str, float],
@@ -307,9 +303,10 @@ def _split(
 ) -> dict[str, Any] | None:
     if swept is None:
         return None
+    passed = swept.metrics.get(PASSED)
     told: dict[str, Any] = {
         "report_summary": {
-            "pass_rate": _rounded(_percent(swept.metrics.get(PASSED))),
+            "pass_rate": _rounded(None if passed is None else passed * 100),  # percent
             "average_scores": {
                 name: _rounded(value)
                 for name, value in swept.metrics.items()
@@ -344,11 +341,15 @@ def decision_of(trial: Trial) -> dict[str, Any]:
     regression, bar = numbers.get("holdout_regression"), numbers.get("holdout_noise_bar")
     gain, noise = numbers.get("gain"), numbers.get("noise_bar")
     held = None if regression is None or bar is None else within(regression, bar)
+    improvement = gain
+    if noise is None:
+        loss, best = trial.train.loss if trial.train else None, trial.before.train
+        improvement = None if loss is None or best is None else best - loss
     told |= {
         "best_train_mean_before": _rounded(before),
         "train_mean": _rounded(numbers.get("train", trial.train.loss if trial.train else None)),
         "train_std": _rounded(numbers.get("train_std", trial.train.std if trial.train else None)),
-        "train_improvement": _rounded(gain if noise is not None else _gained(trial)),
+        "train_improvement": _rounded(improvement),
         "pooled_train_std": _rounded(numbers.get("pooled_std")),
         "accept_sigma": numbers.get("accept_sigma"),
         "noise_bar": _rounded(noise),
@@ -365,12 +366,6 @@ def decision_of(trial: Trial) -> dict[str, Any]:
         "reason": verdict.reason,
     }
     return told
-
-
-def _gained(trial: Trial) -> float | None:
-    if trial.train is None or trial.train.loss is None or trial.before.train is None:
-        return None
-    return trial.before.train - trial.train.loss
 
 
 def _study(trial: Trial) -> dict[str, Any]:
@@ -419,7 +414,3 @@ def _figure(value: float | None) -> str:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, DIGITS)
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else share * 100

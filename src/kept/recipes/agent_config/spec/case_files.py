@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -175,15 +175,14 @@ def named(
         first.setdefault(case.name, number)
     made: list[TestCaseSpec] = []
     for number, case in enumerate(cases, 1):
-        name = case.name or _free(f"{call}-{number}", first)
-        made.append(case if case.name else case.model_copy(update={"name": name}))
+        if case.name:
+            made.append(case)
+            continue
+        name = f"{call}-{number}"
+        while name in first:
+            name += "'"
+        made.append(case.model_copy(update={"name": name}))
     return tuple(made)
-
-
-def _free(name: str, taken: Mapping[str, int]) -> str:
-    while name in taken:
-        name += "'"
-    return name
 
 
 def _check_files(source: Source, loc: Loc, case: TestCaseSpec) -> None:

@@ -73,10 +73,15 @@ class LlmSpec(LlmDefaults):
         self, folder: Path, *, timeout: float = 300.0, effort: Effort | None = None
     ) -> ModelConfig:
         """The same for those who call it; paths begin in a folder."""
+        address = self.endpoint
+        if address is not None and self.provider == "ollama":
+            # what others call its endpoint is the server; chat is spoken below
+            bare = not urlsplit(address).path.strip("/")
+            address = f"{address.rstrip('/')}/v1" if bare else address
         return ModelConfig(
             provider=self.provider,
             model=self.name,
-            base_url=_address(self.provider, self.endpoint),
+            base_url=address,
             api_key=self.api_key,
             api_version=self.api_version,
             temperature=self.temperature,
@@ -87,13 +92,6 @@ class LlmSpec(LlmDefaults):
             cache=self.cache,
             folder=folder,
         )
-
-
-def _address(provider: str, endpoint: str | None) -> str | None:
-    if endpoint is None or provider != "ollama" or urlsplit(endpoint).path.strip("/"):
-        return endpoint
-    # what others call its endpoint is the server; chat is spoken below
-    return f"{endpoint.rstrip('/')}/v1"
 
 
 @dataclass(frozen=True, slots=True)

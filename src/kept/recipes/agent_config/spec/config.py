@@ -57,7 +57,12 @@ def _hides(given: str) -> bool:
     except YamlFault:
         return False  # which is told as a problem of its own
     below = dict(_places(value, loc))
-    return any(may_be_secret(at) and not _is_reference(said) for at, said in below.items())
+    return any(
+        may_be_secret(at)
+        and said is not None
+        and not (isinstance(said, str) and REFERENCE.fullmatch(said))
+        for at, said in below.items()
+    )
 
 
 def _places(value: object, loc: Loc) -> Iterator[tuple[Loc, object]]:
@@ -70,10 +75,6 @@ def _places(value: object, loc: Loc) -> Iterator[tuple[Loc, object]]:
             yield from _places(inner, (*loc, number))
     else:
         yield loc, value
-
-
-def _is_reference(said: object) -> bool:
-    return said is None or (isinstance(said, str) and REFERENCE.fullmatch(said) is not None)
 
 
 def fill_in(source: Source) -> set[str]:

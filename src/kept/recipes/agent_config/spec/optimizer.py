@@ -142,7 +142,12 @@ def starter_block(read: ReadAgent) -> str:
         lines += [f"  # {lacking}"]
     if not read.agent.spec.metrics:
         lines += ["  metrics:", "    - {type: standard, metric: equality}"]
-    lines += ["  optimizer:", "    loss:", *(f"      {row}" for row in _loss(read.agent.spec))]
+    keys = dict.fromkeys(metric.key for metric in read.agent.spec.metrics if metric.enabled)
+    lines += ["  optimizer:", "    loss:"]
+    lines += [
+        f"      {key if re.fullmatch(_PLAIN, key) else json.dumps(key, ensure_ascii=False)}: 1.0"
+        for key in keys or ("equality",)
+    ]
     lines += [
         f'    split: "{_split(len(read.cases))}"  # shares of your cases: train, holdout, test',
         *(f"    {line}" for line in suggest_axes(read).splitlines()),
@@ -200,12 +205,6 @@ def suggest_axes(read: ReadAgent) -> str:
     return "\n".join(lines)
 
 
-def _loss(spec: AgentSpec) -> Iterator[str]:
-    keys = dict.fromkeys(metric.key for metric in spec.metrics if metric.enabled)
-    for key in keys or ("equality",):
-        yield f"{key if re.fullmatch(_PLAIN, key) else json.dumps(key, ensure_ascii=False)}: 1.0"
-
-
 def _numbers(spec: AgentSpec) -> Iterator[tuple[str, str]]:
     model = spec.model
     if model.temperature is not None:
@@ -215,13 +214,13 @@ def _numbers(spec: AgentSpec) -> Iterator[tuple[str, str]]:
         at = f"tools[name={tool.name}]"
         if isinstance(tool, VectorstoreToolSpec | HierarchicalDocumentToolSpec):
             yield f"{at}.top_k", f"[{min(tool.top_k, 3)}, {max(tool.top_k, 20)}]"
-        if isinstance(tool, HierarchicalDocumentToolSpec) and _weighs(tool):
+        if (
+            isinstance(tool, HierarchicalDocumentToolSpec)
+            and tool.search_mode == "hybrid"
+            # others that change with it
+            and tool.keyword_weight + tool.exact_weight > 0
+        ):
             yield f"{at}.semantic_weight", _around(tool.semantic_weight, 0.2, 0.8)
-
-
-def _weighs(tool: HierarchicalDocumentToolSpec) -> bool:
-    """Whether a weight of its can change, the others with it."""
-    return tool.search_mode == "hybrid" and tool.keyword_weight + tool.exact_weight > 0
 
 
 def _around(value: float | None, low: float, high: float) -> str:

@@ -26,7 +26,7 @@ from kept.recipes.agent_config.spec.case_files import (
     read_case_file,
     read_split_files,
 )
-from kept.recipes.agent_config.spec.cases import ExpectedToolSpec, TestCaseSpec
+from kept.recipes.agent_config.spec.cases import TestCaseSpec
 from kept.recipes.agent_config.spec.common import (
     NEVER_ASKED,
     Instructions,
@@ -118,17 +118,17 @@ def _never_used(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]
     lacking: dict[str, int] = {}
     for case in cases:
         expected = [e for turn in case.exchanges for e in turn.expected_tools or ()]
-        for name in {e.name for e in expected if not _is_there(e, names)}:
+        for name in {
+            e.name
+            for e in expected
+            if e.name not in names
+            # or, where the case says so, in a part of one
+            and not (e.match == "contains" and any(e.name in name for name in names))
+        }:
             lacking[name] = lacking.get(name, 0) + 1
     for name, number in lacking.items():
         verb = "expects" if number == 1 else "expect"
         yield f"the agent has no tool `{name}`, which {count(number, 'case')} {verb} to be used"
-
-
-def _is_there(expected: ExpectedToolSpec, names: Sequence[str]) -> bool:
-    if expected.match == "contains":
-        return any(expected.name in name for name in names)
-    return expected.name in names
 
 
 TOLD = 5
@@ -224,15 +224,12 @@ def read_agent(
     broken = tuple(
         replace(one, problems=tuple(map(without_secrets, one.problems))) for one in broken
     )
-    warnings = (*_not_run(broken), *warnings_of(agent.spec, cases))
-    return ReadAgent(source, place, agent, cases, warnings, broken, splits)
-
-
-def _not_run(broken: Sequence[BrokenCase]) -> Iterator[str]:
-    for one in broken[:TOLD]:
-        yield f"the case `{one.name}` is not run: {one.why}"
+    not_run = [f"the case `{one.name}` is not run: {one.why}" for one in broken[:TOLD]]
     if len(broken) > TOLD:
-        yield f"{count(len(broken) - TOLD, 'more case')} of the file are not run either"
+        more = count(len(broken) - TOLD, "more case")
+        not_run.append(f"{more} of the file are not run either")
+    warnings = (*not_run, *warnings_of(agent.spec, cases))
+    return ReadAgent(source, place, agent, cases, warnings, broken, splits)
 
 
 def parse_agent(place: AgentPlace, texts: Mapping[str, str]) -> ParsedAgent | tuple[Problem, ...]:
@@ -240,21 +237,17 @@ def parse_agent(place: AgentPlace, texts: Mapping[str, str]) -> ParsedAgent | tu
     try:
         source = source_of(place.path, texts[place.path.name], place.overrides)
         cast("dict[str, object]", source.data).pop(KEY, None)
-        _check_variables(source, place)
+        # whoever wrote a candidate may not have the environment told to a model
+        for loc, name in uses_of(source.data):
+            if (loc, name) not in place.variables:
+                source.report(loc, f"the agent does not ask for the variable `{name}` here")
+        source.check()
         agent = _agent(source, place, texts)
         source.check()
     except SpecError as error:
         return tuple(map(without_secrets, error.problems))
     assert agent is not None  # or else there was a problem
     return agent
-
-
-def _check_variables(source: Source, place: AgentPlace) -> None:
-    """Whoever wrote a candidate may not have the environment told to a model."""
-    for loc, name in uses_of(source.data):
-        if (loc, name) not in place.variables:
-            source.report(loc, f"the agent does not ask for the variable `{name}` here")
-    source.check()
 
 
 def _agent(source: Source, place: AgentPlace, given: Mapping[str, str]) -> ParsedAgent | None:

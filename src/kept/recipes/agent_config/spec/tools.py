@@ -170,15 +170,12 @@ class HierarchicalDocumentToolSpec(ToolSpec):
         if said.get("search_mode") == "hybrid" and said.keys() >= set(names):
             total = math.fsum(said[name] for name in names)
             if abs(total - 1) > 1e-6:
-                yield f"weights of a hybrid search sum to 1; {_sum(said, names)} is {total:g}"
+                sum_of = " + ".join(f"{said[name]:g}" for name in names)
+                yield f"weights of a hybrid search sum to 1; {sum_of} is {total:g}"
             elif said["semantic_weight"] + said["keyword_weight"] == 0:
                 yield "a hybrid search needs `semantic_weight` or `keyword_weight`"
         if said.get("enable_reranking") and said.get("reranker_model", "") is None:
             yield "`enable_reranking` needs a `reranker_model`"
-
-
-def _sum(said: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    return " + ".join(f"{said[name]:g}" for name in names)
 
 
 class McpToolSpec(ToolSpec):

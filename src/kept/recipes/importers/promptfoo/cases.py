@@ -61,13 +61,18 @@ def made_of(placed: Placed, default: Placed, root: Source) -> Iterator[Made]:
     threshold = own.threshold if own.threshold is not None else common.threshold
     metadata = {**common.metadata, **own.metadata}
     plain = own.options.disableVarExpansion or common.options.disableVarExpansion
-    lists = {} if plain else _lists(values)
+    lists = {
+        name: cast("list[object]", value)
+        for name, value in values.items()
+        if isinstance(value, list) and value and not plain
+    }
     if (many := prod(map(len, lists.values()))) > MOST_CASES:
         message = f"the lists make {many:,} cases, {MOST_CASES:,} are taken"
         placed.source.report((*placed.loc, "vars"), message, "write down the ones that matter")
         return
-    for some in _expanded(values, lists):
-        given = _nested(placed, some)
+    # every combination of the variables that are lists; once where there are none
+    for chosen in product(*lists.values()):
+        given = _nested(placed, {**values, **dict(zip(lists, chosen, strict=True))})
         lacks: list[Lack] = []
         asserts = [
             _Filling(where, given, root, lacks).definite((*where.loc, "assert", n), one)
@@ -166,22 +171,6 @@ def _vars(placed: Placed, root: Source) -> dict[str, object]:
         if isinstance(value, str) and value.startswith(FILE):
             found[name] = _file_value(placed.source, (*loc, name), value, root)
     return found
-
-
-def _lists(values: dict[str, object]) -> dict[str, list[object]]:
-    return {
-        name: cast("list[object]", value)
-        for name, value in values.items()
-        if isinstance(value, list) and value
-    }
-
-
-def _expanded(
-    values: dict[str, object], lists: dict[str, list[object]]
-) -> Iterator[dict[str, object]]:
-    """Every combination of the variables that are lists; once where there are none."""
-    for chosen in product(*lists.values()):
-        yield {**values, **dict(zip(lists, chosen, strict=True))}
 
 
 def _nested(placed: Placed, values: dict[str, object]) -> dict[str, object]:

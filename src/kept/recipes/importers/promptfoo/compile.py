@@ -167,24 +167,17 @@ def target_of(
     return blocks[0], config.providers[0].prompts
 
 
-def reached(block: dict[str, Any]) -> dict[str, Any]:
-    """The same model for another purpose: where it is, and not how it is to answer."""
-    address = ("provider", "model", "base_url", "api_key", "api_version")
-    return {key: block[key] for key in address if key in block}
-
-
 def usable(prompts: list[Prompt], labels: tuple[str, ...] | None) -> list[Prompt]:
     """The prompts that a provider is asked with, each text once."""
     chosen = [
         prompt
         for prompt in prompts
-        if labels is None or any(_meant(prompt.label, one) for one in labels)
+        if labels is None
+        or any(
+            prompt.label == one or prompt.label.startswith(f"{one.rstrip('*:')}:") for one in labels
+        )
     ]
     return list({prompt.text: prompt for prompt in reversed(chosen)}.values())[::-1]
-
-
-def _meant(label: str, pattern: str) -> bool:
-    return label == pattern or label.startswith(f"{pattern.rstrip('*:')}:")
 
 
 def first_of(prompts: list[Prompt], chosen: Chosen) -> Prompt:
@@ -212,7 +205,12 @@ def take_scripts(cases: list[Made]) -> dict[str, str]:
         if not file:
             continue
         if file not in copies:
-            copies[file] = _free(PurePosixPath(file).stem, set(copies.values()))
+            name, number = f"{FOLDER}/{PurePosixPath(file).stem}", 1
+            copy = f"{name}.py"
+            while copy in copies.values():
+                number += 1
+                copy = f"{name}_{number}.py"
+            copies[file] = copy
         row["value"] = FILE + copies[file] + value.removeprefix(FILE + file)
     return {copy: file for file, copy in copies.items()}
 
@@ -242,14 +240,6 @@ def _in_python(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield from _in_python(row.get("assert") or [])
         if str(row["type"]).removeprefix("not-") == "python":
             yield row
-
-
-def _free(stem: str, taken: set[str]) -> str:
-    name, number = f"{FOLDER}/{stem}.py", 1
-    while name in taken:
-        number += 1
-        name = f"{FOLDER}/{stem}_{number}.py"
-    return name
 
 
 FEW = 5
@@ -386,10 +376,10 @@ def _lacking(cases: list[Made], wanted: list[str]) -> list[str]:
 
 def _files(parts: _Parts) -> dict[str, str]:
     suffix = parts.prompt.rpartition(".")[2]
-    variants = {
-        f"prompts/{number:02}-{_slug(prompt.label)}.{suffix}": prompt.text + "\n"
-        for number, prompt in enumerate(parts.others, 1)
-    }
+    variants: dict[str, str] = {}
+    for number, prompt in enumerate(parts.others, 1):
+        slug = _ODD.sub("-", prompt.label).strip("-").lower()[:40].strip("-") or "prompt"
+        variants[f"prompts/{number:02}-{slug}.{suffix}"] = prompt.text + "\n"
     return {
         parts.prompt: parts.first.text + "\n",
         **variants,
@@ -417,7 +407,10 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
         proposers.append({"kind": "variants", "files": ["prompts/*"]})
     notes: list[str] = []
     if parts.optimizer is not None or not parts.others:
-        models["optimizer"] = parts.optimizer or reached(parts.target)
+        # the target is reached for this too, and does not have to answer as it does for the task
+        address = ("provider", "model", "base_url", "api_key", "api_version")
+        reached = {key: parts.target[key] for key in address if key in parts.target}
+        models["optimizer"] = parts.optimizer or reached
         proposers.append({"kind": "edit"})
         if parts.optimizer is None:
             notes.append(
@@ -451,10 +444,6 @@ def _types(rows: list[dict[str, Any]]) -> str:
         f'"{row["type"].removeprefix("not-")}"{_types(row.get("assert") or [])}' for row in rows
     )
     return "".join(inner)
-
-
-def _slug(label: str) -> str:
-    return _ODD.sub("-", label).strip("-").lower()[:40].strip("-") or "prompt"
 
 
 def _wrong(read: ReadConfig, message: str, hint: str | None = None) -> SpecError:

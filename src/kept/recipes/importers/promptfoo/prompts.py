@@ -224,12 +224,10 @@ def _chat(source: Source, loc: Loc, file: Path, text: str) -> str | None:
         source.report(loc, f"`{file.name}`, line {fault.line}, is not YAML: {fault.message}")
         return None
     rows = cast("list[object]", data) if isinstance(data, list) else []
-    keys = [_keys(row) for row in rows]
+    keys = [
+        set(cast("dict[str, object]", row)) if isinstance(row, dict) else set[str]() for row in rows
+    ]
     if not rows or not all({"role", "content"} <= one for one in keys):
         source.report(loc, f"`{file.name}` is no list of messages with `role` and `content`")
         return None
     return json.dumps(rows, ensure_ascii=False, indent=2)
-
-
-def _keys(row: object) -> set[str]:
-    return set(cast("dict[str, object]", row)) if isinstance(row, dict) else set()

@@ -253,7 +253,10 @@ async def select(
         if is_broken(said):
             return said
         await desk.do_without("select", said)
-        order = sorted(range(len(items)), key=lambda n: _worth(items[n]))[:most]
+        order = sorted(
+            range(len(items)),
+            key=lambda n: (items[n]["source_type"] != "failure", -items[n]["support_count"]),
+        )[:most]
         why = f"no ranking could be used ({words_of(said)}): taken by the cases behind them"
         return Selected([items[n] for n in order], indices=order, by="support", said=why)
     chosen, dropped = places_in(said.data["selected_indices"], len(items))
@@ -273,7 +276,3 @@ def wrong_with(chosen: Sequence[object], there: int, most: int) -> str:
     if not usable:
         return "`selected_indices` is empty"
     return f"`selected_indices` has {len(usable)}, at most {most}" if len(usable) > most else ""
-
-
-def _worth(item: dict[str, Any]) -> tuple[bool, int]:
-    return item["source_type"] != "failure", -item["support_count"]

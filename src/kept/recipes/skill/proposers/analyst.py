@@ -57,16 +57,6 @@ class Shown(NamedTuple):
     """Turns that there was no room for, or not for all of it."""
 
 
-def system_prompt(trace: Sequence[TraceItem]) -> str:
-    """What the student was told first."""
-    return next((item.text for item in trace if item.role == "system"), "")
-
-
-def user_prompt(trace: Sequence[TraceItem]) -> str:
-    """What it was asked."""
-    return next((item.text for item in trace if item.role == "user"), "")
-
-
 def summary_of(trace: Sequence[TraceItem]) -> str:
     """The summary of what an agent CLI did; empty where nothing sums it up."""
     said = (item.data.get("summary") for item in trace if item.role == "info")
@@ -78,19 +68,6 @@ def steps_of(trace: Sequence[TraceItem]) -> str:
     numbered = [item for item in trace if item.role == "tool" and "step" in item.data]
     lines = [f"{item.data['step']}. {one_line(_call(item.data), STEP_LINE)}" for item in numbered]
     return "\n".join(lines)
-
-
-def length_of(trace: Sequence[TraceItem]) -> int:
-    """How many turns the student took: steps, uses of tools and answers."""
-    steps = sum(item.role == STEP for item in trace)
-    return steps or sum(item.role in ("assistant", "tool") for item in trace)
-
-
-def references_of(trace: Sequence[TraceItem]) -> Iterator[str]:
-    """The expected answers that a scorer wrote down."""
-    for item in trace:
-        if item.role == VERIFICATION and (reference := item.data.get("reference")):
-            yield str(reference)
 
 
 def redacted(text: str, hidden: Sequence[str]) -> str:
@@ -248,7 +225,9 @@ class Sight:
         if self.gold:
             return ()
         about = self.about(case)
-        return (about.reference, *about.golds, *references_of(trace))
+        # expected answers that a scorer wrote down
+        told = (item.data.get("reference") for item in trace if item.role == VERIFICATION)
+        return (about.reference, *about.golds, *(str(one) for one in told if one))
 
 
 class Row(NamedTuple):
@@ -351,11 +330,16 @@ def head_of(row: Row, n: int, sight: Sight, front: Sequence[Item]) -> tuple[str,
     lines = [f"Task: {about.task}", f"Task type: {about.type}" if about.type else ""]
     if reason := fail_reason(row, sight):
         lines.append(f"Failure reason: {reason}")
-    lines.append(f"Steps: {length_of(trace)}")
+    # turns of the student: steps, or else uses of tools and answers
+    turns = sum(item.role == STEP for item in trace)
+    turns = turns or sum(item.role in ("assistant", "tool") for item in trace)
+    lines.append(f"Steps: {turns}")
+    system = next((item.text for item in trace if item.role == "system"), "")
+    user = next((item.text for item in trace if item.role == "user"), "")
     parts = [
         ("Hidden Reference", about.reference if sight.gold else ""),
-        ("Target System Prompt", _elided(system_prompt(trace), front)),
-        ("Target User Prompt", user_prompt(trace)),
+        ("Target System Prompt", _elided(system, front)),
+        ("Target User Prompt", user),
         ("Trace Summary", summary_of(trace) if sight.agent_traces else ""),
         ("Trace Steps", steps_of(trace) if sight.agent_traces else ""),
         ("Preview", about.preview),

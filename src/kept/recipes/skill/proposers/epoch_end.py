@@ -195,7 +195,8 @@ class SlowUpdate:
             return outage_of(brief) or Skip(why, about=about)
         desk = Desk(self.teacher, brief, scope)
         old = region_text(brief.incumbent[SKILL], SLOW_UPDATE)
-        items = [*self.comparison.items(brief, rows), *_guidance(old)]
+        items = [*self.comparison.items(brief, rows)]
+        items += [Item("guidance", "## The guidance so far", old)] if old else []
         said = await desk.ask("slow_update", desk.prompt("slow_update"), items, Wanted(GUIDANCE))
         if isinstance(said, Failure):
             return _unheard(said, about)
@@ -210,10 +211,6 @@ class SlowUpdate:
     def most_asked(self, train: tuple[Case, ...]) -> int:
         """Rollouts that one turn asks for at most."""
         return 2 * min(len(train), self.comparison.samples)
-
-
-def _guidance(old: str) -> list[Item]:
-    return [Item("guidance", "## The guidance so far", old)] if old else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,8 @@ class StepProposer:
             why = "the analysts propose no change" if patches else "every case is solved"
             return Skip(why, about=about)
         # mergers and rankers need no budget of analysts and no memory of single steps
-        context = [*skill_items(brief), *(_memory(memory))]
+        context = [*skill_items(brief)]
+        context += [Item("meta skill", "## Optimizer Meta Skill", memory)] if memory else []
         merged = await aggregate(desk, update, patches, context, self.merge_size)
         if isinstance(merged, Failure):
             return merged
@@ -144,7 +145,11 @@ class StepProposer:
     ) -> ProposerReply:
         update = self.analysts.update
         most = cast("int | None", desk.brief.turn.settings.get("max_edits"))
-        about["merged"] = _merged(merged, update.key)
+        about["merged"] = {
+            "reasoning": merged.reasoning,
+            update.key: merged.items,
+            "said": merged.said,
+        }
         if not merged.items:
             about |= {"items": [], "said": merged.said}
             return Skip("the merger left no change", about=about)
@@ -189,14 +194,6 @@ class StepProposer:
         if self.analysts.lapses is not None:
             about["notes"] = noted(patches)
         return about
-
-
-def _memory(memory: str) -> list[Item]:
-    return [Item("meta skill", "## Optimizer Meta Skill", memory)] if memory else []
-
-
-def _merged(merged: Merged, key: str) -> dict[str, Any]:
-    return {"reasoning": merged.reasoning, key: merged.items, "said": merged.said}
 
 
 def _ranked(chosen: Selected, key: str, most: int | None) -> dict[str, Any]:
