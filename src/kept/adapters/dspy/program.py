@@ -66,7 +66,7 @@ class Program:
         """What tells this module, with the models that are set now, from another."""
         for name, part in self._module.named_sub_modules():
             # a part of dspy's own by its name, one of the user's by its text
-            kind: type[object] = type(part)
+            kind = type(cast("object", part))
             theirs = kind.__module__.partition(".")[0] == "dspy"
             yield f"{name}: {kind.__qualname__ if theirs else source_of_kind(part)}"
         for name, predictor in self._module.named_predictors():
