@@ -14,11 +14,10 @@ from kept.core.case import find_overlaps, overlap_words
 from kept.core.objective import unusable
 from kept.core.plan import WHY_NOT_RACE, Plan
 from kept.core.ports import Proposer, Sink
-from kept.core.proposal import ClosedStep
 from kept.core.schedules.round_robin import OF_THE_RUN
 from kept.core.state import State
 from kept.core.text import count, one_line
-from kept.core.verdict import IDLE, UNMEASURED, Verdict
+from kept.core.verdict import IDLE, UNMEASURED
 from kept.engine.stop import NOTHING_ANSWERS, no_bounds
 from kept.errors import RunError
 from kept.gates.seed_rules import Strict
@@ -44,6 +43,10 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
         best = run.candidate(state.best)
         warnings = tuple(_warnings(plan, run, state))
     seed_value, best_value = values(state)
+    claim, claimed = claim_of(state), None
+    if claim is not None and "gain" in claim.numbers:
+        numbers = claim.numbers
+        claimed = Claimed(numbers["gain"], numbers.get("low"), numbers.get("high"), claim.reason)
     return Result(
         run=folder.name,
         folder=folder,
@@ -51,21 +54,13 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
         best=best,
         seed_value=seed_value,
         best_value=best_value,
-        claim=_claimed(claim_of(state)),
+        claim=claimed,
         stopped=stopped,
         state=state,
         spend=journalled_spend(folder, state),
         warnings=warnings,
         measured=measured_on(state),
     )
-
-
-def _claimed(claim: Verdict | None) -> Claimed | None:
-    """What a claim says; None where it could not be measured."""
-    if claim is None or "gain" not in claim.numbers:
-        return None
-    numbers = claim.numbers
-    return Claimed(numbers["gain"], numbers.get("low"), numbers.get("high"), claim.reason)
 
 
 def _warnings(plan: Plan, run: Run, state: State) -> Iterator[str]:
@@ -98,7 +93,16 @@ def _twice(plan: Plan, state: State) -> Iterator[str]:
             f"{steps} changed what an earlier one had changed by then, for {plan.width} are open"
             " at once: `width=1` has each wait for the one before it"
         )
-    again = [step.turn.proposer for step in turns if _made_before(step)]
+    # judged before, or the incumbent itself
+    again = [
+        step.turn.proposer
+        for step in turns
+        if step.verdict.code in ("duplicate", "no change")
+        or (
+            step.verdict.code == "no edits"
+            and any(report.fate == "no change" for report in step.reports)
+        )
+    ]
     if len(again) * TOO_OFTEN >= len(turns) > 0:
         yield f"{len(again)} of {tried} had been made before: {_advice(plan.proposer(again[0]))}"
 
@@ -116,14 +120,6 @@ def _advice(proposer: Proposer) -> str:
             "draw by `brief.seed` from more texts than there are turns, or look at `brief.closed`"
         )
     return "give the model that writes more to see, or take fewer steps"
-
-
-def _made_before(step: ClosedStep) -> bool:
-    """Whether a proposal was judged before, or is the incumbent itself."""
-    said = any(report.fate == "no change" for report in step.reports)
-    return step.verdict.code in ("duplicate", "no change") or (
-        step.verdict.code == "no edits" and said
-    )
 
 
 def run_comparison(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Compared:
@@ -145,7 +141,12 @@ def _ended(
 ) -> tuple[Path, State, StopReason]:
     """Folder and state of a run that came to its end, and what that was."""
     main = threading.current_thread() is threading.main_thread()
-    if _inside_a_loop():
+    try:
+        asyncio.get_running_loop()
+        inside_a_loop = True
+    except RuntimeError:
+        inside_a_loop = False
+    if inside_a_loop:
         # a notebook, say: the run gets a thread and a loop of its own
         folder, state = _in_thread(plan, home, name, Watch(sinks))
     else:
@@ -172,14 +173,6 @@ _MENDS = {
     "bounds": "pass bounds=(least, greatest) that every value is within",
 }
 """What to do about a measure that cannot be used."""
-
-
-def _inside_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 async def _sit(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:

@@ -50,7 +50,11 @@ def data_of(
     decides = None if holdout is None else list(holdout)
     if not shown:
         raise SetupError("`trainset` is empty", hint="give the examples that a proposer may see")
-    if decides is not None and _same(shown, decides):
+    if (
+        decides is not None
+        and len(shown) == len(decides)
+        and all(a is b for a, b in zip(shown, decides, strict=True))
+    ):
         decides = None
     items = {f"train-{n:04}": item for n, item in enumerate(shown)}
     decisive = {f"val-{n:04}": item for n, item in enumerate(decides or ())}
@@ -85,10 +89,6 @@ def plain(item: Any) -> object:  # noqa: ANN401 # whatever a peer has
 
 def _cases(items: Mapping[str, Any]) -> tuple[Case, ...]:
     return tuple(Case(id_, plain(item)) for id_, item in items.items())
-
-
-def _same(one: list[Any], other: list[Any]) -> bool:
-    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
 SECRET = ("api_key", "api_secret", "token")

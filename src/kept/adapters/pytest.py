@@ -18,7 +18,7 @@ from kept.adapters.arguments import Data, OwnTerms, check_own, start
 from kept.adapters.reflection import Reflecting, author_of, component_prompt, findings_in, trace_of
 from kept.api import Result
 from kept.core.artifact import Candidate
-from kept.core.case import IMPLICIT_CASE, Case, Cases, split_cases
+from kept.core.case import IMPLICIT_CASE, Case, split_cases
 from kept.core.ports import Proposer, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
@@ -169,7 +169,8 @@ def optimize(
         if changeable := [id_ for id_ in ids if id_.partition("::")[0] in texts]:
             hint = "leave test files out of `files`"
             raise SetupError(f"the candidate could change the test {changeable[0]}", hint=hint)
-        cases = _split(ids, terms)
+        ratio = parse_ratio(terms.get("split", "3:5:2"))
+        cases = split_cases([Case(id_, {"test": id_}) for id_ in ids], ratio, terms.get("seed", 0))
         proposers = (
             [*make_proposers(texts, terms.get("proposers", ()))] if "proposers" in terms else []
         )
@@ -225,11 +226,6 @@ def _test_files(tree: Path, ids: Sequence[str], texts: Mapping[str, str]) -> dic
     names = {path.relative_to(tree).as_posix(): path for path in found}
     # what a candidate may change is no part of the measure
     return {name: digest(path) for name, path in names.items() if name not in texts}
-
-
-def _split(ids: Sequence[str], terms: Terms) -> Cases:
-    cases = [Case(id_, {"test": id_}) for id_ in ids]
-    return split_cases(cases, parse_ratio(terms.get("split", "3:5:2")), terms.get("seed", 0))
 
 
 def _reflecting(texts: dict[str, str], terms: Terms) -> Iterator[Proposer]:

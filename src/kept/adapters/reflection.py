@@ -56,8 +56,12 @@ def trace_of(records: Mapping[str, Iterable[Any]]) -> Iterator[TraceItem]:
     """A trace that holds these records."""
     for component, rows in records.items():
         for row in rows:
-            plain = _plain(row)
-            yield TraceItem(RECORD, shown(plain), {"component": component, "record": plain})
+            try:
+                plain = json.loads(json.dumps(row, ensure_ascii=False, default=_cut))
+            except (TypeError, ValueError, RecursionError):
+                plain = _cut(row)
+            record = cast("Record", plain) if isinstance(plain, dict) else {"record": plain}
+            yield TraceItem(RECORD, shown(record), {"component": component, "record": record})
 
 
 def records_in(trace: Iterable[TraceItem], component: str) -> list[Record]:
@@ -75,19 +79,10 @@ def findings_in(trace: Iterable[TraceItem]) -> tuple[Finding, ...]:
 
 def shown(record: Record) -> str:
     """A record as a text to read."""
-    return "\n".join(f"{name}: {_text(value)}" for name, value in record.items())
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _plain(row: object) -> Record:
-    try:
-        plain = json.loads(json.dumps(row, ensure_ascii=False, default=_cut))
-    except (TypeError, ValueError, RecursionError):
-        plain = _cut(row)
-    return cast("Record", plain) if isinstance(plain, dict) else {"record": plain}
+    return "\n".join(
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in record.items()
+    )
 
 
 def _cut(value: object) -> str:
@@ -265,7 +260,12 @@ def _record_items(work: Work, component: str) -> Iterator[Item]:
 def text_in(said: str) -> str | None:
     """The new text of a reply: between tags, between fences, or all of it; None for half of it."""
     tagged = _between(said, *_TAGGED)
-    tagged = _on_a_line(said) if tagged is None else tagged
+    if tagged is None:
+        # from the last tag that opens: a reply may speak of the tag before it uses it
+        opening, closing = _TAGS
+        end = said.rfind(closing)
+        start = said.rfind(opening, 0, max(end, 0))
+        tagged = None if start < 0 else said[start + len(opening) : end]
     if tagged is not None:
         return tagged.strip()
     fenced = _between(said, *_FENCED)
@@ -280,14 +280,6 @@ def _between(said: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> s
     if start is None or not ends or ends[-1] < start.end():
         return None
     return said[start.end() : ends[-1]]
-
-
-def _on_a_line(said: str) -> str | None:
-    """From the last tag that opens: a reply may speak of the tag before it uses it."""
-    opening, closing = _TAGS
-    end = said.rfind(closing)
-    start = said.rfind(opening, 0, max(end, 0))
-    return None if start < 0 else said[start + len(opening) : end]
 
 
 def _refused(brief: Brief, component: str) -> Iterator[tuple[ClosedStep, str]]:
@@ -370,8 +362,11 @@ class Reflecting:
             pairs = tuple(Pair(case.id, 0) for case in drawn)
             return Ask(brief.incumbent.id, pairs, "feedback")
         outcomes, traces = brief.answers[0].outcomes, brief.answers[0].traces
-        if outage := _outage(outcomes):
-            return outage
+        # nothing that was looked at could be measured
+        failures = (outcome.failure for outcome in outcomes.values())
+        outages = [one for one in failures if one is not None and one.blame != "candidate"]
+        if outages and len(outages) == len(outcomes):
+            return outages[0]
         wrong = [pair.case for pair, outcome in outcomes.items() if not self._well(brief, outcome)]
         if not wrong:
             # a near miss that is perfect on its train cases is not yet what leads
@@ -398,14 +393,6 @@ class Reflecting:
         return outcome.metrics.get(brief.objective.metric, self.perfect - 1) >= self.perfect
 
 
-def _outage(outcomes: Mapping[Pair, Outcome]) -> Failure | None:
-    """What kept everything that was looked at from being measured; None where something was."""
-    failures = [outcome.failure for outcome in outcomes.values()]
-    if any(failure is None or failure.blame == "candidate" for failure in failures):
-        return None
-    return next(iter(failures), None)
-
-
 def _records(
     brief: Brief,
     outcomes: Mapping[Pair, Outcome],
@@ -429,14 +416,13 @@ def _proposal(brief: Brief, written: Written, wrong: list[str]) -> ProposerReply
         return Failure("empty", "infrastructure", f"the new text of `{empty[0]}` is empty")
     if not new:
         return Skip("nothing would change")
-    edits = tuple(Write(name, _ended(text, before[name])) for name, text in new.items())
+    edits: list[Write] = []
+    for name, text in new.items():
+        # the last line ends as it did before: who wrote it anew was not asked about that
+        cut = before[name].endswith("\n") and not text.endswith("\n")
+        edits.append(Write(name, f"{text}\n" if cut else text))
     why = f"{', '.join(new)} written anew after a look at {', '.join(wrong)}"
-    return Proposal(edits, why, tuple(wrong), unseen=written.unseen)
-
-
-def _ended(text: str, before: str) -> str:
-    """A text whose last line ends as it did before: who wrote it anew was not asked about that."""
-    return f"{text}\n" if before.endswith("\n") and not text.endswith("\n") else text
+    return Proposal(tuple(edits), why, tuple(wrong), unseen=written.unseen)
 
 
 def author_of(

@@ -50,7 +50,9 @@ class Program:
         for name, predictor in module.named_predictors():
             self.texts[name + INSTRUCTIONS] = predictor.signature.instructions
             if demos or predictor.demos:
-                self.texts[name + DEMOS] = written([_fields(demo) for demo in predictor.demos])
+                self.texts[name + DEMOS] = written(
+                    [dict(cast("Mapping[str, Any]", plain(demo))) for demo in predictor.demos]
+                )
         if not self.texts:
             hint = "give a module that holds a dspy.Predict, or something made of it"
             raise SetupError("the module has no predictors to improve", hint=hint)
@@ -63,7 +65,10 @@ class Program:
     def sources(self) -> Iterator[str]:
         """What tells this module, with the models that are set now, from another."""
         for name, part in self._module.named_sub_modules():
-            yield f"{name}: {_kind_of(part)}"
+            # a part of dspy's own by its name, one of the user's by its text
+            kind = type(cast("object", part))
+            theirs = kind.__module__.partition(".")[0] == "dspy"
+            yield f"{name}: {kind.__qualname__ if theirs else source_of_kind(part)}"
         for name, predictor in self._module.named_predictors():
             yield f"{name}: {predictor.signature.fields.keys()} {source_of_model(predictor.lm)}"
         yield source_of_model(import_module("dspy").settings.lm)
@@ -100,17 +105,6 @@ def _examples(name: str, text: str) -> list[Any]:
     return [example(**cast("dict[str, Any]", row)) for row in found]
 
 
-def _kind_of(part: object) -> str:
-    """A part of dspy's own by its name, and one of the user's by its text."""
-    kind = type(part)
-    theirs = kind.__module__.partition(".")[0] == "dspy"
-    return kind.__qualname__ if theirs else source_of_kind(part)
-
-
-def _fields(demo: object) -> dict[str, Any]:
-    return dict(cast("Mapping[str, Any]", plain(demo)))
-
-
 @dataclass(frozen=True, slots=True)
 class Demos:
     """Implements `kept.core.ports.Proposer`."""
@@ -136,8 +130,8 @@ class Demos:
         chosen = good[: draw.randint(1, self.most)]
         edits: list[Write] = []
         for path in sorted(p for p in brief.incumbent.texts if p.endswith(DEMOS)):
-            found = [_demo(records_in(answer.traces.get(pair, ()), path)) for pair in chosen]
-            demos = [demo for demo in found if demo is not None]
+            found = [records_in(answer.traces.get(pair, ()), path) for pair in chosen]
+            demos = [dict(cast("Mapping[str, Any]", rows[-1]["demo"])) for rows in found if rows]
             if demos:
                 edits.append(Write(path, written(demos)))
         if not edits:
@@ -152,10 +146,6 @@ class Demos:
 
 def _value(brief: Brief, outcome: Outcome) -> float:
     return 0.0 if outcome.failure else outcome.metrics.get(brief.objective.metric, 0.0)
-
-
-def _demo(rows: list[Mapping[str, Any]]) -> dict[str, Any] | None:
-    return dict(cast("Mapping[str, Any]", rows[-1]["demo"])) if rows else None
 
 
 _CODES: dict[str, tuple[FailureKind, Blame]] = {
@@ -307,7 +297,9 @@ class ModuleRunner:
 
     def _measured(self, example: Any, answer: Any) -> Measured | Failure:  # noqa: ANN401 # theirs
         try:
-            told = self._metric(example, answer, *_nothing(self._metric, 2))
+            # None for each further argument that the metric insists on: a trace, a predictor
+            rest = [None for p in _names(self._metric)[2:] if p.default is p.empty]
+            told = self._metric(example, answer, *rest)
         except (Exception, SystemExit) as error:  # noqa: BLE001 # the port wrapper: theirs is a value
             failure = trouble_of(error)
             if failure.blame == "infrastructure":
@@ -359,8 +351,3 @@ def _names(metric: Callable[..., Any]) -> list[inspect.Parameter]:
     except (TypeError, ValueError):
         return []
     return [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-
-
-def _nothing(metric: Callable[..., Any], given: int) -> list[None]:
-    """None for each argument that a metric insists on: a trace, a predictor."""
-    return [None for p in _names(metric)[given:] if p.default is p.empty]

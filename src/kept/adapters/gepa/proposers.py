@@ -71,7 +71,13 @@ class Writers:
             hint = "put them into the function"
             raise SetupError("`reflection_lm_kwargs` are for a model that is named", hint=hint)
         assert self.lm is not None
-        author = author_of(self.lm, self.terms, _shaped(self.settings or {}))
+        given = self.settings or {}
+        strange = sorted(given.keys() - _SHAPES.keys())
+        if strange:
+            hint = f"there are {', '.join(_SHAPES)}; or pass a function as `reflection_lm`"
+            raise SetupError(f"`reflection_lm_kwargs` has `{strange[0]}`", hint=hint)
+        shaped = {_SHAPES[name]: value for name, value in given.items()}
+        author = author_of(self.lm, self.terms, shaped)
         return replace(author, templates=templates, guidance=self.guidance, told=self.told)
 
 
@@ -93,14 +99,6 @@ def writers_of(
         guidance or {},
         component_prompt(terms, asked=terms.get("reflection_lm") is not None),
     )
-
-
-def _shaped(settings: Mapping[str, Any]) -> dict[str, Any]:
-    strange = sorted(settings.keys() - _SHAPES.keys())
-    if strange:
-        hint = f"there are {', '.join(_SHAPES)}; or pass a function as `reflection_lm`"
-        raise SetupError(f"`reflection_lm_kwargs` has `{strange[0]}`", hint=hint)
-    return {_SHAPES[name]: value for name, value in settings.items()}
 
 
 def _templates(

@@ -302,7 +302,12 @@ class Running:
         self._thread.start()
         self._ready.wait()
         if self._context is None:
-            raise SetupError(f"Inspect cannot run: {said(self._why)}", hint=_hint(self._why))
+            hint = None
+            if isinstance(self._why, ModuleNotFoundError) and self._why.name == "inspect_ai":
+                hint = "pip install inspect_ai"
+            elif "concurrent calls" in str(self._why):
+                hint = "wait for the other eval of this process to end"
+            raise SetupError(f"Inspect cannot run: {said(self._why)}", hint=hint)
 
     def call(self, function: Callable[[], T]) -> T:
         """Call something where tasks are made, and wait for it."""
@@ -488,11 +493,3 @@ def said(error: BaseException | None) -> str:
     for mark in ("[bold]", "[/bold]", "[blue]", "[/blue]"):
         text = text.replace(mark, "")
     return " ".join(text.split())
-
-
-def _hint(error: BaseException | None) -> str | None:
-    if isinstance(error, ModuleNotFoundError) and error.name == "inspect_ai":
-        return "pip install inspect_ai"
-    if "concurrent calls" in str(error):
-        return "wait for the other eval of this process to end"
-    return None

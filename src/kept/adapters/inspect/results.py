@@ -33,7 +33,7 @@ from kept.core.rollout import Failure, Job, Rollout, Usage
 from kept.core.score import Score
 from kept.errors import SetupError
 from kept.evaluators.runners.function import LONGEST, failure_of, number_of
-from kept.models.prices import Rates, rates_of
+from kept.models.prices import rates_of
 from kept.models.protocol import Taken, hidden, of_error, of_status
 from kept.models.providers import config_of
 
@@ -63,7 +63,12 @@ def metrics_of(scores: Mapping[str, Any], which: str | None) -> dict[str, float]
     """All that is a number, by the name of its scorer, and the one that decides."""
     found: dict[str, float] = {}
     for name, score in scores.items():
-        for key, value in _values(name, score.value):
+        values: object = score.value
+        rows = [(name, values)]
+        if isinstance(values, Mapping):
+            parts = cast("Mapping[str, object]", values)
+            rows = [(f"{name}.{key}", value) for key, value in parts.items()]
+        for key, value in rows:
             number = number_in(value)
             if number is not None:
                 found[key] = number
@@ -91,12 +96,6 @@ def feedback_of(scores: Mapping[str, Any], answer: str) -> str:
         # many scorers explain themselves by the answer once more
         lines.append(f"{name}: {told}" + (f" ({why})" if why and why != answer.strip() else ""))
     return "\n".join(lines)
-
-
-def _values(name: str, value: object) -> list[tuple[str, object]]:
-    if isinstance(value, Mapping):
-        return [(f"{name}.{key}", one) for key, one in cast("Mapping[str, object]", value).items()]
-    return [(name, value)]
 
 
 def _nothing(words: str) -> Failure:
@@ -138,19 +137,18 @@ def _of_model(event: Any, error: BaseException | None) -> Failure:  # noqa: ANN4
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
         trouble = of_status(event.model, status, {}, str(error).encode(), "the key of the model")
-    elif error is not None and failure_of(_tame(error)).blame == "candidate" and not _cut(error):
+    elif (
+        error is not None
+        and failure_of(_tame(error)).blame == "candidate"
+        # names by which clients of models say that the connection did not hold
+        and not any("Connect" in k.__name__ or "Timeout" in k.__name__ for k in type(error).mro())
+    ):
         # what it raised is neither an answer nor an outage: a provider that is set up wrongly, say
         told = f"`{event.model}` could not be asked: {type(error).__name__}: {said(error)}"
         return Failure("harness", "infrastructure", told[:LONGEST])
     else:
         trouble = of_error(event.model, error or ConnectionError(event.error))
     return trouble.final((event.retries or 0) + 1)
-
-
-def _cut(error: BaseException) -> bool:
-    """Whether a client of a model says by it that the connection did not hold."""
-    names = [kind.__name__ for kind in type(error).mro()]
-    return any("Connect" in name or "Timeout" in name for name in names)
 
 
 def _failure(error: BaseException) -> Failure:
@@ -236,17 +234,13 @@ def usage_of(sample: Any) -> Usage:  # noqa: ANN401 # an EvalSample
     for name, used in sample.model_usage.items():
         cached, written = used.input_tokens_cache_read or 0, used.input_tokens_cache_write or 0
         taken = Taken(used.input_tokens + cached + written, used.output_tokens, cached, written)
-        rates = _rates(name)
+        try:
+            rates = rates_of(config_of(name))
+        except SetupError:
+            rates = None  # a provider that only Inspect knows
         usd = used.total_cost or (rates.usd(taken) if rates else 0.0)
         found += Usage(0, taken.tokens_in, taken.tokens_out, cached, usd)
     return found
-
-
-def _rates(name: str) -> Rates | None:
-    try:
-        return rates_of(config_of(name))
-    except SetupError:
-        return None  # a provider that only Inspect knows
 
 
 def _talk(sample: Any, messages: Sequence[Any]) -> str:  # noqa: ANN401 # theirs

@@ -194,7 +194,11 @@ class TaskFile:
             hint = "put the task into a folder of its own: it is copied for every candidate"
             raise SetupError(f"{self._tree} holds {size >> 20} MB", hint=hint)
         rest = {f.relative_to(self._tree).as_posix(): f.read_bytes() for f in _files(self._tree)}
-        told = [f"{name} {_hash(data)}" for name, data in rest.items() if name not in self.texts]
+        told = [
+            f"{name} {hashlib.sha256(data).hexdigest()}"
+            for name, data in rest.items()
+            if name not in self.texts
+        ]
         called = f"{self._path.name}@{self._name} {sorted(self._args.items())!r}"
         self.source = "\n".join([called, *told])
 
@@ -296,10 +300,6 @@ def _texts(
         hint = f"its parameters are {', '.join(parameters) or 'none'}"
         raise SetupError(f"the task function cannot be called so: {error}", hint=hint) from error
     return texts
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _files(tree: Path) -> Iterator[Path]:

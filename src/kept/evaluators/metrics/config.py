@@ -180,7 +180,10 @@ def read_metric(row: Mapping[str, Any]) -> Metric:
     known = {one.name for one in fields(made)}
     if strange := [key for key in given if key not in known]:
         raise ValueError(f"a metric of the type `{kind}` has no `{strange[0]}`")
-    return made(**{key: _frozen(value) for key, value in given.items()})
+    for key, value in given.items():
+        if isinstance(value, list):
+            given[key] = tuple(cast("list[object]", value))
+    return made(**given)
 
 
 def keyed(metrics: Iterable[Metric]) -> tuple[tuple[str, Metric], ...]:
@@ -200,10 +203,6 @@ def keyed(metrics: Iterable[Metric]) -> tuple[tuple[str, Metric], ...]:
         taken.add(key)
         found.append((key, metric))
     return tuple(found)
-
-
-def _frozen(value: object) -> Any:  # noqa: ANN401 # what a field wants
-    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ One value of a JSON answer, by its path: `a.b[0].c`. Pure.
 import math
 import re
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -48,14 +48,20 @@ def missing_library(metric: Likeness) -> str | None:
 
 def likeness(metric: Likeness, response: str, truth: str) -> Measured:
     """One of them, between 0 and 1."""
-    return _MEASURES[metric](response, truth)
+    match metric:
+        case "bleu":
+            from sacrebleu import sentence_bleu
 
+            found: Any = sentence_bleu(response, [truth], smooth_method="exp")
+            return Measured(_between_0_and_1(found.score / 100))
+        case "rouge":
+            return _rouge(response, truth)
+        case "meteor":
+            from nltk.translate.meteor_score import single_meteor_score  # pyright: ignore[reportMissingTypeStubs]
 
-def _bleu(response: str, truth: str) -> Measured:
-    from sacrebleu import sentence_bleu
-
-    found: Any = sentence_bleu(response, [truth], smooth_method="exp")
-    return Measured(_between_0_and_1(found.score / 100))
+            score: Any = single_meteor_score
+            words = [_WORD_OR_MARK.findall(text) for text in (truth, response)]
+            return Measured(_between_0_and_1(score(*words, wordnet=_NoSynonyms())))
 
 
 def _rouge(response: str, truth: str) -> Measured:
@@ -66,14 +72,6 @@ def _rouge(response: str, truth: str) -> Measured:
         name: _between_0_and_1(one.fmeasure) for name, one in scorer.score(truth, response).items()
     }
     return Measured(found["rougeL"], details=found)
-
-
-def _meteor(response: str, truth: str) -> Measured:
-    from nltk.translate.meteor_score import single_meteor_score  # pyright: ignore[reportMissingTypeStubs]
-
-    score: Any = single_meteor_score
-    words = [_WORD_OR_MARK.findall(text) for text in (truth, response)]
-    return Measured(_between_0_and_1(score(*words, wordnet=_NoSynonyms())))
 
 
 def _between_0_and_1(score: float) -> float:
@@ -93,13 +91,6 @@ class _NoSynonyms:
 
     def synsets(self, word: str) -> Sequence[object]:
         return ()
-
-
-_MEASURES: Mapping[Likeness, Callable[[str, str], Measured]] = {
-    "bleu": _bleu,
-    "rouge": _rouge,
-    "meteor": _meteor,
-}
 
 
 QUICK = 500_000
@@ -205,26 +196,17 @@ def value_at(answer: str, path: str) -> str:
     except ValueError as error:
         raise NoValue(f"the answer is not JSON: {error}") from error
     been = ""
-    for step in _steps(path):
+    for match in _STEP.finditer(path):
+        # no list has so many values as a number of more digits would need
+        step = match[1] if match[1] is not None else int(match[2][:18])
         been += f"[{step}]" if isinstance(step, int) else f".{step}" if been else step
         try:
-            value = _below(value, step)
+            # a text has letters, and no values
+            if not isinstance(value, list if isinstance(step, int) else dict):
+                raise TypeError
+            value = cast("Any", value)[step]
         except (LookupError, TypeError) as error:
             raise NoValue(f"the answer has nothing at `{been}`") from error
     if isinstance(value, dict | list):
         raise NoValue(f"what stands at `{path}` of the answer is not a single value")
     return str(cast("object", value))
-
-
-def _below(value: object, step: str | int) -> object:
-    """What a list has at a place, or a mapping under a name; a text has letters, and no values."""
-    kind = list if isinstance(step, int) else dict
-    if not isinstance(value, kind):
-        raise TypeError
-    return cast("Any", value)[step]
-
-
-def _steps(path: str) -> Iterator[str | int]:
-    for match in _STEP.finditer(path):
-        # no list has so many values as a number of more digits would need
-        yield match[1] if match[1] is not None else int(match[2][:18])

@@ -75,7 +75,14 @@ def lack_of(metric: Metric, turn: Mapping[str, Any], *, retrieves: bool = True) 
     `retrieves` says that the agent has tools that may find passages.
     """
     truth, passages = turn.get("ground_truth"), turn.get("retrieval_context")
-    if truth is None and _needs_truth(metric):
+    match metric:
+        case Standard():
+            needs_truth = metric.metric not in GRADED
+        case GEvalMetric():
+            needs_truth = "expected_output" in metric.evaluation_params
+        case _:
+            needs_truth = isinstance(metric, RagMetric) and metric.metric_type in NEEDS_TRUTH
+    if truth is None and needs_truth:
         return "no `ground_truth`"
     if isinstance(metric, Standard) and metric.metric == "numeric":
         return (
@@ -85,14 +92,6 @@ def lack_of(metric: Metric, turn: Mapping[str, Any], *, retrieves: bool = True) 
     if isinstance(metric, RagMetric) and metric.metric_type in NEEDS_CONTEXT and not finds:
         return "no `retrieval_context`, and the agent no tool that finds any"
     return None
-
-
-def _needs_truth(metric: Metric) -> bool:
-    if isinstance(metric, Standard):
-        return metric.metric not in GRADED
-    if isinstance(metric, GEvalMetric):
-        return "expected_output" in metric.evaluation_params
-    return isinstance(metric, RagMetric) and metric.metric_type in NEEDS_TRUTH
 
 
 JudgeOf = Callable[[Mapping[str, object] | None], Model | None]

@@ -75,7 +75,9 @@ class DialogueScorer:
         used = await self._used(turns, exchanges)
         if isinstance(used, Failure):
             return used
-        told = (*_truths(turns), *(one.told for one in used))
+        truths = ((index, turn.get("ground_truth")) for index, turn in enumerate(turns))
+        given = (expected(str(truth), index) for index, truth in truths if truth is not None)
+        told = (*given, *(one.told for one in used))
         own = failure_of(rollout.trace)
         if own is not None:
             return Score({}, details=told, failure=own)
@@ -90,10 +92,17 @@ class DialogueScorer:
         failure = next(lacks, None)
         details = (*told, *(one.told for one in results))
         several = len(turns) > 1
-        findings = (*_of_tools(used, several), *_of_metrics(results, several))
+        of_tools = (
+            Finding(f"{_where(one.at, several)}tools: {use.reason}", "high")
+            for one in used
+            for use in one.uses
+            if use.reason
+        )
+        findings = (*of_tools, *_of_metrics(results, several))
         metrics = {**rollout.metrics, **_means(results)}
         if not failed:
-            metrics[PASSED] = float(_passed(used, results))
+            matched = all(one.matched for one in used)
+            metrics[PASSED] = float(matched and all(one.passed is not False for one in results))
         return Score(metrics, findings, details, failure)
 
     def _needs(self, result: Result) -> bool:
@@ -124,8 +133,9 @@ class DialogueScorer:
         data = cast("Mapping[str, Any]", case.data)
         for index, (turn, exchange) in enumerate(zip(turns, exchanges, strict=True)):
             subject = subject_of(case, index, turn, exchange)
-            own = _own(turn, data)
-            for key, metric in self._metrics if own is None else own:
+            own = (turn.get("evaluations"), data.get("evaluations"))
+            rows = next((rows for rows in own if rows is not None), None)
+            for key, metric in self._metrics if rows is None else keyed(read_metrics(rows)):
                 yield Asked(key, metric, subject)
 
     async def _measured(
@@ -140,19 +150,6 @@ class DialogueScorer:
             if last.failure is not None and last.asked.settings.fail_on_error:
                 break
         return found
-
-
-def _truths(turns: Sequence[Mapping[str, Any]]) -> Iterator[TraceItem]:
-    for index, turn in enumerate(turns):
-        if (truth := turn.get("ground_truth")) is not None:
-            yield expected(str(truth), index)
-
-
-def _own(turn: Mapping[str, Any], case: Mapping[str, Any]) -> tuple[tuple[str, Metric], ...] | None:
-    for rows in (turn.get("evaluations"), case.get("evaluations")):
-        if rows is not None:
-            return keyed(read_metrics(rows))
-    return None
 
 
 def _stages(asked: Iterator[Asked]) -> list[list[Asked]]:
@@ -173,17 +170,6 @@ def _means(results: Sequence[Result]) -> dict[str, float]:
             scores.setdefault(one.asked.key, []).append(one.score)
     # most conversations are one exchange, and `fmean` takes as long as the rest of this
     return {key: row[0] if len(row) == 1 else fmean(row) for key, row in scores.items()}
-
-
-def _passed(used: Sequence[Used], results: Sequence[Result]) -> bool:
-    return all(one.matched for one in used) and all(one.passed is not False for one in results)
-
-
-def _of_tools(used: Sequence[Used], several: bool) -> Iterator[Finding]:
-    for one in used:
-        for use in one.uses:
-            if use.reason:
-                yield Finding(f"{_where(one.at, several)}tools: {use.reason}", "high")
 
 
 def _of_metrics(results: Sequence[Result], several: bool) -> Iterator[Finding]:

@@ -186,7 +186,11 @@ class Expecting:
             case Fuzzy():
                 return alike(matcher.text, text)
             case Regex():
-                check = Matches(_whole(matcher.pattern), by_line=False)
+                # for the whole text; flags stay in front, where alone they may stand
+                flags = _FLAGS.match(matcher.pattern)
+                head = flags[0] if flags else ""
+                body = matcher.pattern[len(head) :] + "\n" * ("x" in head)
+                check = Matches(rf"{head}\A(?:{body})\Z", by_line=False)
                 if check.quick(text):
                     return check.measure(text, "").broken is None
                 measured = await self._bounded.measure("regex", check, text, patience)
@@ -228,13 +232,6 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return value / 100 if text.endswith("%") else value
-
-
-def _whole(pattern: str) -> str:
-    """The same for a whole text; flags stay in front, where alone they may stand."""
-    flags = _FLAGS.match(pattern)
-    head = flags[0] if flags else ""
-    return rf"{head}\A(?:{pattern[len(head) :]}" + "\n" * ("x" in head) + r")\Z"
 
 
 def _told(matcher: Matcher) -> object:

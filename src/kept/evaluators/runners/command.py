@@ -31,7 +31,7 @@ from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.text import count
 from kept.evaluators.runners.coding_agent import AgentRunnerSpec
 from kept.sandbox.command import TIMEOUT, Command, Exit
-from kept.sandbox.workspace import MAX_OUTPUT, Output, Scratch
+from kept.sandbox.workspace import MAX_OUTPUT, Scratch
 from kept.spec.shared_sections import RoleSpec
 from kept.spec.validate import OneOrMore, Seconds, SpecModel, Text, no_nul
 
@@ -86,7 +86,10 @@ class CommandRunner:
         assert isinstance(ended, Exit)
         if isinstance(output, Failure):
             return output
-        return Rollout(output=ended.stdout, files=output.files, trace=_trace(ended, output))
+        said = (("stdout", ended.stdout), ("stderr", ended.stderr))
+        left = (("info", f"left out of the output: {what}") for what in output.skipped)
+        trace = tuple(TraceItem(role, text) for role, text in (*said, *left) if text)
+        return Rollout(output=ended.stdout, files=output.files, trace=trace)
 
     def _fault(self, ended: Exit) -> Failure | None:
         """What is wrong with how it ended, and whose fault that is."""
@@ -113,12 +116,6 @@ class CommandRunner:
         """
         said = _NOT_THERE.match(ended.stderr.strip().rpartition("\n")[2])
         return said is not None and said[1] in self._command.line
-
-
-def _trace(ended: Exit, output: Output) -> tuple[TraceItem, ...]:
-    said = (("stdout", ended.stdout), ("stderr", ended.stderr))
-    left = (("info", f"left out of the output: {what}") for what in output.skipped)
-    return tuple(TraceItem(role, text) for role, text in (*said, *left) if text)
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -129,7 +129,10 @@ class FunctionRunner:
         numbers = {name: number_of(value) for name, value in metrics.items()}
         strange = [name for name, value in numbers.items() if value is None]
         if strange and isinstance(answer, Mapping):
-            return _no_measure(strange[0], metrics[strange[0]])
+            value = _shown(metrics[strange[0]])
+            message = f"evaluate returned {value} as `{strange[0]}`, which is no number: "
+            message += "notes go behind the metrics, as in (metrics, notes)"
+            return Failure("harness", "infrastructure", message)
         if strange:
             return _strange(cast("object", answer))
         measured = {name: value for name, value in numbers.items() if value is not None}
@@ -150,17 +153,12 @@ def failure_of(error: Exception) -> Failure:
         return Failure(kind, "infrastructure", message, detail)
     if isinstance(error, (ConnectionError, TimeoutError)):
         return Failure("network", "infrastructure", message, detail)
-    kind = "crash" if _is_of_the_text(error) else "exception"
-    return Failure(kind, "candidate", f"{message} ({place})" if place else message, detail)
-
-
-def _is_of_the_text(error: BaseException) -> bool:
-    """True if an exception says that the text itself fails, which another text may repair.
-
-    Any other one ends the run if it is raised on every case of the seed (decision 0150).
-    """
+    # a crash is of the text itself, and another text may repair it; any other exception ends the
+    # run if it is raised on every case of the seed (decision 0150)
     frames = traceback.extract_tb(error.__traceback__)
-    return isinstance(error, _OF_THE_TEXT) or any(map(_ran_a_text, frames))
+    crashed = isinstance(error, _OF_THE_TEXT) or any(map(_ran_a_text, frames))
+    kind = "crash" if crashed else "exception"
+    return Failure(kind, "candidate", f"{message} ({place})" if place else message, detail)
 
 
 def _ran_a_text(frame: traceback.FrameSummary) -> bool:
@@ -227,12 +225,6 @@ def number_of(value: object) -> float | None:
 
 def _strange(answer: object) -> Failure:
     message = f"evaluate returned {_shown(answer)}, not a number, metrics, or (number, info)"
-    return Failure("harness", "infrastructure", message)
-
-
-def _no_measure(name: str, value: object) -> Failure:
-    message = f"evaluate returned {_shown(value)} as `{name}`, which is no number: "
-    message += "notes go behind the metrics, as in (metrics, notes)"
     return Failure("harness", "infrastructure", message)
 
 

@@ -127,14 +127,13 @@ class _Filling:
 
 def _messages(value: object) -> tuple[Message, ...]:
     rows = cast("list[dict[str, object]]", value)
-    return tuple(Message(_role(row), _content(row)) for row in rows)
-
-
-def _role(row: Mapping[str, object]) -> Role:
-    role = str(row["role"])
-    if role not in ROLES:
-        raise NoChat(f"`{role}` is no role of a message; there are {', '.join(ROLES)}")
-    return ROLES[role]
+    messages: list[Message] = []
+    for row in rows:
+        role = str(row["role"])
+        if role not in ROLES:
+            raise NoChat(f"`{role}` is no role of a message; there are {', '.join(ROLES)}")
+        messages.append(Message(ROLES[role], _content(row)))
+    return tuple(messages)
 
 
 def _content(row: Mapping[str, object]) -> str:
@@ -257,7 +256,8 @@ class ModelRunner:
             return reply
         said = (*request.messages, Message("assistant", reply.text))
         trace = tuple(TraceItem(message.role, message.text) for message in said)
-        metrics = _measures(reply) if self._form.measured else {}
+        measures = {"latency_ms": reply.seconds * 1000, "cost_usd": reply.usage.usd}
+        metrics = measures if self._form.measured else {}
         return _fault(reply) or Rollout(output=reply.text, metrics=metrics, trace=trace)
 
     async def close(self) -> None:
@@ -366,10 +366,6 @@ def _numbers(settings: str | None, candidate: Candidate) -> dict[str, Any] | Fai
         found[name] = int(value) if name == "max_tokens" else float(value)
     # a file that cannot be read has none of them, and must not pass for one that sets nothing
     return found or Failure("crash", "candidate", f"no setting can be read: {why}")
-
-
-def _measures(reply: ModelReply) -> dict[str, float]:
-    return {"latency_ms": reply.seconds * 1000, "cost_usd": reply.usage.usd}
 
 
 def _fault(reply: ModelReply) -> Failure | None:

@@ -92,7 +92,12 @@ def _search(text: str, *, lines_only: bool) -> list[Found]:
         first = text[at - 1 : at] in ("", "\n")
         if first or not lines_only:
             try:
-                value, end, twice = _object_at(text, at)
+                twice = None
+                try:
+                    value, end = parse_json_at(text, at, unique_keys=True)
+                except DuplicateKey as error:
+                    twice = error
+                    value, end = parse_json_at(text, at)
                 found.append(Found(value, first and _REST.match(text, end) is not None, twice))
             except json.JSONDecodeError as error:
                 tries += 1
@@ -102,13 +107,6 @@ def _search(text: str, *, lines_only: bool) -> list[Found]:
                 return []
         start = _START.search(text, max(end, at + 1))
     return found if tries < TRIES else []
-
-
-def _object_at(text: str, at: int) -> tuple[dict[str, object], int, DuplicateKey | None]:
-    try:
-        return *parse_json_at(text, at, unique_keys=True), None
-    except DuplicateKey as error:
-        return *parse_json_at(text, at), error
 
 
 _SEVERITIES: tuple[str, ...] = get_args(Severity)
@@ -197,7 +195,10 @@ def read_score(
         if not isinstance(value, int | float):
             place = f"{fields.metrics}.{name}" if name in inner and inner[name] is value else name
             return _strange(f"`{place}` is {value!r:.80}, not a number")
-        metrics[name] = _number(value)
+        try:
+            metrics[name] = float(value)
+        except OverflowError:
+            metrics[name] = inf
         if name == fields.metric and not countable(metrics[name]):
             # what a loss that diverged is: the scorer works, and what it measured has no value
             return Failure("parse", "candidate", no_value(name, value))
@@ -216,13 +217,6 @@ def _at(printed: dict[str, object], path: str, otherwise: object) -> object:
         if isinstance(value, dict)
         else otherwise
     )
-
-
-def _number(value: int | float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return inf
 
 
 def _findings(given: object) -> tuple[Finding, ...] | Failure:

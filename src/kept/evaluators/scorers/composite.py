@@ -74,13 +74,23 @@ class CompositeScorer:
         findings: list[Finding] = []
         mean = 0.0
         for part, score in zip(self._parts, said, strict=True):
-            failure = score if isinstance(score, Failure) else _fault(part, score)
-            if failure is not None:
-                return replace(failure, message=f"part `{part.name}`: {failure.message}")
-            assert isinstance(score, Score)
+            if isinstance(score, Failure):
+                return replace(score, message=f"part `{part.name}`: {score.message}")
+            if part.metric not in score.metrics:
+                emitted = ", ".join(f"`{name}`" for name in score.metrics) or "nothing"
+                message = f"it did not emit `{part.metric}` (it emitted {emitted})"
+                return Failure("harness", "infrastructure", f"part `{part.name}`: {message}")
             mean += part.weight * part.value(score.metrics) / self._total
-            metrics |= _named(part, score.metrics, rollout.metrics)
-            findings += (_finding(part, finding) for finding in score.findings)
+            # a measure that the part only passed on from the runner is there already
+            metrics |= {
+                f"{part.name}.{name}": value
+                for name, value in score.metrics.items()
+                if rollout.metrics.get(name) != value
+            }
+            for finding in score.findings:
+                metric = None if finding.metric is None else f"{part.name}.{finding.metric}"
+                text = f"{part.name}: {finding.text}"
+                findings.append(replace(finding, text=text, metric=metric))
         metrics["score"] = mean
         return Score(metrics, tuple(findings))
 
@@ -88,27 +98,6 @@ class CompositeScorer:
         """Have every part let go."""
         for part in self._parts:
             await part.scorer.close()
-
-
-def _fault(part: Part, score: Score) -> Failure | None:
-    if part.metric in score.metrics:
-        return None
-    emitted = ", ".join(f"`{name}`" for name in score.metrics) or "nothing"
-    message = f"it did not emit `{part.metric}` (it emitted {emitted})"
-    return Failure("harness", "infrastructure", message)
-
-
-def _named(
-    part: Part, metrics: Mapping[str, float], runners: Mapping[str, float]
-) -> dict[str, float]:
-    """The part's own measures; what it only passed on from the runner is there already."""
-    own = {name: value for name, value in metrics.items() if runners.get(name) != value}
-    return {f"{part.name}.{name}": value for name, value in own.items()}
-
-
-def _finding(part: Part, finding: Finding) -> Finding:
-    metric = None if finding.metric is None else f"{part.name}.{finding.metric}"
-    return replace(finding, text=f"{part.name}: {finding.text}", metric=metric)
 
 
 LOSS = "loss"
@@ -232,7 +221,15 @@ class DescribedScorer:
     ) -> Score | Failure:
         """Score with the inner scorer, and add the case to the details."""
         score = await self.inner.score(job, rollout, candidate, case, scope)
-        described = (describe(self.labels, case, rollout),)
+        output = rollout.output
+        if not output.strip() and len(rollout.files) == 1:
+            (content,) = rollout.files.values()
+            output = content.decode("utf-8", "replace")
+        data: dict[str, object] = {"got": shortened(output.strip(), MAX_CHARS)}
+        if expected := self.labels.expected_of(case):
+            data["expected"] = shortened(expected, MAX_CHARS)
+        asked = shortened(self.labels.input_of(case), MAX_CHARS)
+        described = (TraceItem(CASE, asked, data),)
         if isinstance(score, Failure):
             return Score({}, details=described, failure=score)
         return score._replace(details=(*score.details, *described))
@@ -240,19 +237,3 @@ class DescribedScorer:
     async def close(self) -> None:
         """Close the inner scorer."""
         await self.inner.close()
-
-
-def describe(labels: Labels, case: Case, rollout: Rollout) -> TraceItem:
-    """Trace item with the input of a case, what was got, and what was expected."""
-    data: dict[str, object] = {"got": shortened(_output(rollout), MAX_CHARS)}
-    if expected := labels.expected_of(case):
-        data["expected"] = shortened(expected, MAX_CHARS)
-    return TraceItem(CASE, shortened(labels.input_of(case), MAX_CHARS), data)
-
-
-def _output(rollout: Rollout) -> str:
-    """The printed output, or the only file that was written."""
-    if rollout.output.strip() or len(rollout.files) != 1:
-        return rollout.output.strip()
-    (content,) = rollout.files.values()
-    return content.decode("utf-8", "replace").strip()

@@ -5,6 +5,7 @@ What may be done to a value: filters of nunjucks that prompts use, and `load` of
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from math import inf
 from typing import Any, cast
 
@@ -168,12 +169,9 @@ def _by(change: Callable[[str], object]) -> Callable[[object], object]:
     return changed
 
 
-def _first(value: object) -> object:
-    return next(iter(_items(value)), None)
-
-
-def _last(value: object) -> object:
-    return next(reversed(_items(value)), None)
+def _at_end(place: int, value: object) -> object:
+    items = _items(value)
+    return items[place] if items else None
 
 
 FILTERS: Mapping[str, Callable[..., object]] = {
@@ -181,12 +179,12 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "d": _default,
     "default": _default,
     "dump": dumped,
-    "first": _first,
+    "first": partial(_at_end, 0),
     "float": _number,
     "indent": _indented,
     "int": _int,
     "join": _join,
-    "last": _last,
+    "last": partial(_at_end, -1),
     "length": _length,
     "list": _items,
     "load": _loaded,

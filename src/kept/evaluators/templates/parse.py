@@ -270,7 +270,8 @@ class Reader:
         while self._link("|"):
             name = self.name()
             if name not in FILTERS:
-                raise self.fault(f"there is no filter `{name}` here; there are {_listed()}")
+                known = ", ".join(sorted(FILTERS))
+                raise self.fault(f"there is no filter `{name}` here; there are {known}")
             given: list[Expression] = []
             if self.takes("("):
                 given = self._until(")")
@@ -320,10 +321,6 @@ class Reader:
                 self.needs(",")
             found.append(self.expression())
         return found
-
-
-def _listed() -> str:
-    return ", ".join(sorted(FILTERS))
 
 
 _OPEN = re.compile(r"\{([{%#])(-?)")

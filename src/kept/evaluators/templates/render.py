@@ -107,7 +107,13 @@ class Page:
         if isinstance(over, dict):
             rows = list(cast("dict[str, object]", over).items())
         elif isinstance(over, list):
-            rows = [_row(item, len(node.names)) for item in cast("list[object]", over)]
+            # one item for one name, or the parts of a list for several
+            rows = [
+                tuple(cast("list[object]", item))
+                if len(node.names) > 1 and isinstance(item, list)
+                else (item,)
+                for item in cast("list[object]", over)
+            ]
         else:
             rows = [(character,) for character in over] if isinstance(over, str) else []
         if not rows:
@@ -184,8 +190,10 @@ class Page:
                 return _same(left, right)
             case "!=":
                 return not _same(left, right)
+            case "in" if isinstance(right, list):
+                return any(_same(left, item) for item in cast("list[object]", right))
             case "in":
-                return _inside(left, right)
+                return isinstance(right, str | dict) and shown(left) in right
             case "+" if not (_is_number(left) and _is_number(right)):
                 return self._counted(shown(left) + shown(right))
             case sign if sign in _ORDER:
@@ -195,11 +203,6 @@ class Page:
                 return both and _ORDER[sign](left, right)
             case sign:
                 return _reckoned(sign, left, right)
-
-
-def _row(item: object, names: int) -> tuple[object, ...]:
-    """One item for one name, or the parts of a list for several."""
-    return tuple(cast("list[object]", item)) if names > 1 and isinstance(item, list) else (item,)
 
 
 def _reckoned(sign: str, left: object, right: object) -> object:
@@ -235,14 +238,6 @@ def _same(left: object, right: object) -> bool:
         # a list may hold another many times over: one whose text is too long is not compared
         shown(side)
     return left == right
-
-
-def _inside(left: object, right: object) -> bool:
-    if isinstance(right, str):
-        return shown(left) in right
-    if isinstance(right, list):
-        return any(_same(left, item) for item in cast("list[object]", right))
-    return isinstance(right, dict) and shown(left) in right
 
 
 def _member(of: object, key: object) -> object:

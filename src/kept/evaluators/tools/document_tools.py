@@ -97,10 +97,16 @@ def document_tools(documents: Documents) -> tuple[DocumentTool, ...]:
 
 def _glob(documents: Documents, arguments: Arguments) -> ToolAnswer:
     pattern = str(arguments["pattern"]).strip()
-    found = [path for path in sorted(documents.files()) if _fits(path, pattern)]
+    plain = pattern.removeprefix("./").replace("**/", "*")
+    found = [
+        path
+        for path in sorted(documents.files())
+        if fnmatchcase(path, plain) or fnmatchcase(path.rpartition("/")[2], plain)
+    ]
     if not found:
         return ToolAnswer(f"no document fits `{pattern}`")
-    return ToolAnswer(_listed(found, MOST_PATHS))
+    more = [f"[{len(found) - MOST_PATHS} more]"] if len(found) > MOST_PATHS else []
+    return ToolAnswer("\n".join([*found[:MOST_PATHS], *more]))
 
 
 def _read(documents: Documents, arguments: Arguments) -> ToolAnswer:
@@ -142,11 +148,6 @@ def _grep(documents: Documents, arguments: Arguments) -> ToolAnswer:
     return ToolAnswer("\n".join([*found[:MOST_HITS], *more]))
 
 
-def _fits(path: str, pattern: str) -> bool:
-    plain = pattern.removeprefix("./").replace("**/", "*")
-    return fnmatchcase(path, plain) or fnmatchcase(path.rpartition("/")[2], plain)
-
-
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="replace").split("\n")
 
@@ -158,11 +159,6 @@ def _number(arguments: Arguments, name: str, usual: int) -> int:
 
 def _refused(path: object) -> ToolAnswer:
     return ToolAnswer(f"`{path}` is none of the documents; glob lists them", wrong=True)
-
-
-def _listed(found: Sequence[str], most: int) -> str:
-    more = [f"[{len(found) - most} more]"] if len(found) > most else []
-    return "\n".join([*found[:most], *more])
 
 
 def _schema(needed: Mapping[str, str], more: Mapping[str, tuple[str, str]]) -> dict[str, object]:

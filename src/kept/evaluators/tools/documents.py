@@ -214,14 +214,6 @@ def read_plain(data: bytes, most: int) -> str:
     return text
 
 
-def read_html(data: bytes, most: int) -> str:
-    """What a page says, its headings marked as Markdown marks them."""
-    page = _Page(most)
-    page.feed(read_plain(data, most))
-    page.close()
-    return page.text()
-
-
 class _Page(HTMLParser):
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -404,7 +396,13 @@ def parse_document(
                     read_excel(_unpackable(data, MOST_UNPACKED), sheet, range, MOST_TEXT)
                 )
             case "csv" | "text":
-                return Document((read_html if _is_page(path) else read_plain)(data, MOST_TEXT))
+                text = read_plain(data, MOST_TEXT)
+                if not _is_page(path):
+                    return Document(text)
+                page = _Page(MOST_TEXT)
+                page.feed(text)
+                page.close()
+                return Document(page.text())
     except Unreadable as error:
         raise Unreadable(f"`{path.name}` cannot be read: {error}") from error.__cause__
     except Exception as error:  # a parser raises whatever a broken file leads it to

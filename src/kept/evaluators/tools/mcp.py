@@ -422,15 +422,13 @@ class McpTool:
 def told_apart(tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """The same tools; one of a server whose name another has as well has the server's before it."""
     named = Counter(tool.offer.name for tool in tools)
-    return tuple(
-        _prefixed(tool) if isinstance(tool, McpTool) and named[tool.offer.name] > 1 else tool
-        for tool in tools
-    )
-
-
-def _prefixed(tool: McpTool) -> McpTool:
-    name = f"{_ODD.sub('_', tool.server.config.name)}_{tool.offer.name}"[:64]
-    return replace(tool, offer=replace(tool.offer, name=name))
+    apart: list[Tool] = []
+    for tool in tools:
+        if isinstance(tool, McpTool) and named[tool.offer.name] > 1:
+            name = f"{_ODD.sub('_', tool.server.config.name)}_{tool.offer.name}"[:64]
+            tool = replace(tool, offer=replace(tool.offer, name=name))
+        apart.append(tool)
+    return tuple(apart)
 
 
 def _words(block: Any) -> str:  # noqa: ANN401 # of the SDK

@@ -107,7 +107,9 @@ async def stdio(program: Program) -> "AsyncGenerator[TransportStreams]":
             for stream in (heard, reading, writing, said):
                 stream.close()
             program.code = process.returncode
-            program.last_words = _tail(errors)
+            size = errors.seek(0, os.SEEK_END)
+            errors.seek(max(0, size - _DETAIL))
+            program.last_words = errors.read().decode("utf-8", "replace").strip()
 
 
 class Line:
@@ -219,27 +221,17 @@ async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
         if number is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, number)
-        if await _has_ended(process):
+        # not `wait`, which waits for the pipes as well, and others may hold those
+        deadline = time.monotonic() + GRACE
+        while process.returncode is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        if process.returncode is not None:
             break
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     orphan_search.kill_strays(mark)
     # asyncio keeps it open while anybody, say a killed child of it, has its pipe
     getattr(process, "_transport").close()  # noqa: B009 # not ours to see, and there is no other way
-
-
-async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    # not `wait`, which waits for the pipes as well, and others may hold those
-    deadline = time.monotonic() + GRACE
-    while process.returncode is None and time.monotonic() < deadline:
-        await asyncio.sleep(0.01)
-    return process.returncode is not None
-
-
-def _tail(errors: IO[bytes]) -> str:
-    size = errors.seek(0, os.SEEK_END)
-    errors.seek(max(0, size - _DETAIL))
-    return errors.read().decode("utf-8", "replace").strip()
 
 
 MOST_EVENT = 1024 * 1024 - 1024

@@ -18,12 +18,16 @@ def whole(seen: Seen) -> dict[str, Any]:
     packed = seen.body.get("encoding_format") == "base64"
     texts = [line.text for line in seen.lines]
     tokens = sum(len(text) // 4 + 1 for text in texts)
+    vectors: list[list[float]] | list[str] = [vector(text, size) for text in texts]
+    if packed:
+        bits = (struct.pack(f"<{len(numbers)}f", *numbers) for numbers in vectors)
+        vectors = [base64.b64encode(one).decode() for one in bits]
     return {
         "object": "list",
         "model": seen.model,
         "data": [
-            {"object": "embedding", "index": n, "embedding": _shown(vector(text, size), packed)}
-            for n, text in enumerate(texts)
+            {"object": "embedding", "index": n, "embedding": numbers}
+            for n, numbers in enumerate(vectors)
         ],
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
@@ -37,9 +41,3 @@ def vector(text: str, size: int = SIZE) -> list[float]:
         found[int.from_bytes(digest[:4], "big") % size] += 1.0 if digest[4] % 2 else -1.0
     length = math.sqrt(sum(x * x for x in found))
     return [x / length for x in found] if length else found
-
-
-def _shown(numbers: list[float], packed: bool) -> list[float] | str:
-    if not packed:
-        return numbers
-    return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()

@@ -15,7 +15,7 @@ def whole(seen: Seen, reply: ModelReply) -> dict[str, Any]:
     content: list[dict[str, Any]] = []
     if reply.text:
         content.append({"type": "text", "text": reply.text})
-    content += [_tool(call, _arguments(call)) for call in reply.tool_calls]
+    content += [_tool(call, json.loads(call.arguments or "{}")) for call in reply.tool_calls]
     end = {"content": content, "stop_reason": _finish(reply), "usage": usage(reply)}
     return _envelope(seen) | end
 
@@ -77,10 +77,6 @@ def usage(reply: ModelReply) -> dict[str, Any]:
 
 def _tool(call: ToolCall, given: object) -> dict[str, Any]:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
-
-
-def _arguments(call: ToolCall) -> object:
-    return json.loads(call.arguments or "{}")
 
 
 def _finish(reply: ModelReply) -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from kept.core.llm import ModelReply, ToolCall
+from kept.core.llm import ModelReply
 from kept.testing.server.chat import error
 from kept.testing.server.script import Seen, id_of, pieces
 
@@ -91,15 +91,12 @@ def _output(seen: Seen, reply: ModelReply) -> Iterator[dict[str, Any]]:
         message = {"type": "message", "id": id_of(seen, "msg_"), "status": "completed"}
         yield message | {"role": "assistant", "content": content}
     for n, call in enumerate(reply.tool_calls):
-        yield _tool(seen, call, id_of(seen, f"fc_{n}"))
-
-
-def _tool(seen: Seen, call: ToolCall, id_: str) -> dict[str, Any]:
-    # a tool that takes free text is called by another kind of item
-    custom = seen.tools.get(call.name) == "custom"
-    kind, given = ("custom_tool_call", "input") if custom else ("function_call", "arguments")
-    item = {"type": kind, "id": id_, "call_id": call.id, "name": call.name}
-    return item | {given: call.arguments, "status": "completed"}
+        id_ = id_of(seen, f"fc_{n}")
+        # a tool that takes free text is called by another kind of item
+        custom = seen.tools.get(call.name) == "custom"
+        kind, given = ("custom_tool_call", "input") if custom else ("function_call", "arguments")
+        item = {"type": kind, "id": id_, "call_id": call.id, "name": call.name}
+        yield item | {given: call.arguments, "status": "completed"}
 
 
 def _usage(reply: ModelReply) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case, case_text
 from kept.core.llm import ModelRequest
 from kept.core.ports import Model
-from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 from kept.engine.replay import JournalScope
 from kept.evaluators.environments.base import HARD, SKILL, SOFT, VERIFICATION, Environment, Item
@@ -88,7 +88,11 @@ class EnvironmentSuite:
     def test_what_is_written_is_read_back(self) -> None:
         """A generated split is read as a folder that somebody made."""
         items = self._items()
-        rows = [{"id": case.id, **_fields(case)} for case, _ in items]
+        rows: list[dict[str, object]] = []
+        for case, _ in items:
+            assert isinstance(case.data, dict), f"{case.id} is no mapping: {case_text(case)}"
+            fields = {str(key): value for key, value in case.data.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType,reportUnknownMemberType] # any mapping
+            rows.append({"id": case.id, **fields})
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "items.json")
             path.write_text(json.dumps(rows), encoding="utf-8")
@@ -152,7 +156,11 @@ class EnvironmentSuite:
         assert {"assistant", "step"} & set(roles), "the trace does not say what the student did"
         assert roles[-1] == VERIFICATION, "the trace does not end with what the scorer says"
         for item in told:
-            _known(item)
+            assert item.role in ROLES, f"an analyst cannot be shown `{item.role}`"
+            data = dict(item.data)
+            assert json.loads(json.dumps(data)) == data, f"{item.role} is no JSON"
+            if item.role == "step":
+                assert {"step", "action"} <= set(data), "a step has its number and its action"
 
     def test_an_outage_is_no_rollout(self) -> None:
         """What a provider does not answer is missing: no row, no zero, and no action."""
@@ -204,15 +212,3 @@ class EnvironmentSuite:
         finally:
             await runner.close()
             await scorer.close()
-
-
-def _known(item: TraceItem) -> None:
-    assert item.role in ROLES, f"an analyst cannot be shown `{item.role}`"
-    assert json.loads(json.dumps(dict(item.data))) == dict(item.data), f"{item.role} is no JSON"
-    if item.role == "step":
-        assert {"step", "action"} <= set(item.data), "a step has its number and its action"
-
-
-def _fields(case: Case) -> dict[str, object]:
-    assert isinstance(case.data, dict), f"{case.id} is no mapping: {case_text(case)}"
-    return {str(key): value for key, value in case.data.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType,reportUnknownMemberType] # any mapping

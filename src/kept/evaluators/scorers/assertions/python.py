@@ -1,6 +1,7 @@
 """Python assertions: an expression, the body of a function, or a function of a file."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -120,7 +121,8 @@ def _grade(one: Assertion, output: str, result: dict[str, Any]) -> Grade | Failu
         return Grade(False, 0.0, f"it raised {result['raised']}")
     said: object = result["said"]
     if isinstance(said, str):
-        said = _read(said)
+        with suppress(ValueError):
+            said = parse_json(said.strip() if said.startswith("{") else said.strip().lower())
     reason = ""
     if isinstance(said, dict):
         told = cast("dict[str, Any]", said)
@@ -162,13 +164,6 @@ def _settled(
 
 def _finite(value: float) -> bool:
     return value == value and abs(value) != float("inf")
-
-
-def _read(text: str) -> object:
-    try:
-        return parse_json(text.strip() if text.startswith("{") else text.strip().lower())
-    except ValueError:
-        return text
 
 
 def _odd(said: object) -> Failure:

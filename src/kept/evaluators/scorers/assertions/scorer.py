@@ -61,7 +61,7 @@ class AssertionsScorer:
         grades = dict(zip(places, await asyncio.gather(*asked), strict=True))
         for place, grade in grades.items():
             if isinstance(grade, Failure):
-                return _named(grade, places[place])
+                return replace(grade, message=f"`{places[place].name}`: {grade.message}")
         known = {place: grade for place, grade in grades.items() if isinstance(grade, Grade)}
         whole = total(assertions, known)
         metrics = {**rollout.metrics, **whole.metrics}
@@ -101,10 +101,6 @@ class AssertionsScorer:
 def pattern_of(text: str) -> str:
     """An expression of JavaScript as Python spells it."""
     return text.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!")
-
-
-def _named(failure: Failure, one: Assertion) -> Failure:
-    return replace(failure, message=f"`{one.name}`: {failure.message}")
 
 
 def _findings(told: Sequence[tuple[Assertion, Grade]]) -> list[Finding]:

@@ -289,17 +289,15 @@ def _text(value: object) -> str | None:
 
 
 def _texts(value: object) -> str | None:
-    items = _split(value)
-    if items is None or not items:
-        return f"{kind_of(value)}, where a list of texts was expected"
-    return next((wrong for item in items if (wrong := _text(item)) is not None), None)
-
-
-def _split(value: object) -> list[object] | None:
-    # a line with commas may stand for a list
+    items: list[object] = []
     if isinstance(value, str):
-        return [part for part in (part.strip() for part in value.split(",")) if part]
-    return cast("list[object]", value) if isinstance(value, list) else None
+        # a line with commas may stand for a list
+        items = [part for part in (part.strip() for part in value.split(",")) if part]
+    elif isinstance(value, list):
+        items = cast("list[object]", value)
+    if not items:
+        return f"{kind_of(cast('object', value))}, where a list of texts was expected"
+    return next((wrong for item in items if (wrong := _text(item)) is not None), None)
 
 
 def _schema(value: object) -> str | None:

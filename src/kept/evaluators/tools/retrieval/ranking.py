@@ -103,7 +103,12 @@ def exact_terms(query: str) -> list[str]:
     A name has a digit, or a sign between letters: `E-1042`, `max_tokens`, `4.2`.
     """
     named = (term.strip(".:'`") for term in _TERM.findall(query))
-    terms = [query.strip().rstrip("?!."), *_QUOTED.findall(query), *filter(_is_name, named)]
+    names = (
+        term
+        for term in named
+        if any(sign.isdigit() for sign in term) or re.search(r"\w[-_./:#§]\w", term)
+    )
+    terms = [query.strip().rstrip("?!."), *_QUOTED.findall(query), *names]
     return list(dict.fromkeys(filter(None, map(_plain, terms))))
 
 
@@ -174,11 +179,6 @@ def shares(scores: Scores) -> Scores:
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def _is_name(term: str) -> bool:
-    digit = any(sign.isdigit() for sign in term)
-    return digit or re.search(r"\w[-_./:#§]\w", term) is not None
 
 
 def _found(scores: Iterable[tuple[int, Any]]) -> Scores:

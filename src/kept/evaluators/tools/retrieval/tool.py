@@ -231,14 +231,13 @@ def told(passages: Sequence[Passage]) -> str:
     """What a model is told of passages."""
     if not passages:
         return "nothing was found"
-    return "\n\n".join(_numbered(n, passage) for n, passage in enumerate(passages, 1))
-
-
-def _numbered(number: int, passage: Passage) -> str:
-    chunk = passage.chunk
-    place = " > ".join((chunk.source, *chunk.path))
-    meta = "".join(f"\n{name}: {value}" for name, value in chunk.meta.items())
-    return f"[{number}] {place}{meta}\n{chunk.text}"
+    texts: list[str] = []
+    for number, passage in enumerate(passages, 1):
+        chunk = passage.chunk
+        place = " > ".join((chunk.source, *chunk.path))
+        meta = "".join(f"\n{name}: {value}" for name, value in chunk.meta.items())
+        texts.append(f"[{number}] {place}{meta}\n{chunk.text}")
+    return "\n\n".join(texts)
 
 
 def _wrong(arguments: Mapping[str, object]) -> str:
