@@ -1,8 +1,7 @@
-"""Data of any shape as cases: a plain view for Kept, the thing itself for whoever evaluates it.
+"""Conversion of adapter arguments: cases, fingerprints, and `kept.optimize` calls.
 
-By what a resume notices that something else answers or measures than before.
-
-From the arguments of a peer's call to a call of `kept.optimize`.
+Data of any shape becomes a case: Kept sees a plain view, the evaluator gets the original object.
+Fingerprints let a resume detect that something answers or measures differently than before.
 """
 
 import inspect

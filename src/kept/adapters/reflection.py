@@ -1,14 +1,11 @@
-"""Records: what a rollout shows of one component, for whoever writes the next text of it.
+"""Reflection: records of rollouts, and a proposer that rewrites components with a model.
 
-They travel in the trace of the rollout, and so in the journal: a resume has them too.
+A record shows what one rollout says about one component. Records travel in the trace of the
+rollout, and so in the journal: a resume has them too.
 
-Who writes a new text of a component, given records of what the old one did.
-
-What a model is told that writes a text anew: Kept's own prompt, or a file of the user's.
-
-A proposer that looks at a few train cases and has the text of a component written anew.
-
-`reflection_lm` as who writes new texts: a model by its name, or a function with its price.
+The proposer looks at a few train cases, then has an author rewrite the text of a component. The
+author (`reflection_lm`) is a model by name, or a function with its price. Its prompt is Kept's
+own or a file of the user.
 """
 
 import json

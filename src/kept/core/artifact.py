@@ -1,17 +1,13 @@
-"""Stretches of an artifact that no edit may touch, and whether one did.
+"""Artifacts, candidates, protected regions, and locators of values inside a text.
 
-Their text stays, and how many there are, and in which order. Pure.
+An `Artifact` is a named text with its rules; `Rules` are the rules of a run. A `Candidate` is the
+frozen content of all artifacts. Nothing here reads or writes files.
 
-What may change, and one frozen snapshot of it.
+Protected regions keep their text, their number and their order under every edit.
 
-An `Artifact` is a named text with its rules; `Rules` are the rules of a run; a `Candidate` is the
-content of all artifacts at once. Nothing here reads or writes files.
-
-Where a named value stands inside a text.
-
-A `Locator` answers with the span of the value, so that setting it changes those characters and
-nothing else: comments, order and spacing stay. The one here knows `key = value` and `key: value`
-lines; recipes that edit nested formats bring their own.
+A `Locator` returns the span of a named value. Setting the value changes only those characters, so
+comments, order and spacing stay. The locator here knows `key = value` and `key: value` lines;
+recipes that edit nested formats bring their own.
 """
 
 import hashlib

@@ -1,9 +1,7 @@
-"""Cases and the splits they belong to.
+"""Cases, their splits, and their input and expected-output fields.
 
-`train` cases may be shown to a proposer, `holdout` cases decide, `test` cases are read once at the
-end. A case never belongs to two splits, and near-copies across splits are named.
-
-Fields of a case that are its input, and those that hold the expected output.
+Proposers may see `train` cases, `holdout` cases decide, and `test` cases are read once at the
+end. A case never belongs to two splits, and near-copies across splits are reported by name.
 """
 
 import hashlib

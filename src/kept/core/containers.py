@@ -1,17 +1,15 @@
-"""Append-only collections that a frozen state can hold.
+"""Persistent append-only collections, defensive copies, and fast named tuples.
 
-A state is folded from thousands of events. Copying a tuple at each event makes the fold quadratic,
-so these share their storage between versions: appending to the newest version is one list append,
-appending to an older one copies. A version never sees what was appended after it.
+A state is folded from thousands of events, and copying a tuple at each one makes the fold
+quadratic. Versions of an append-only collection therefore share storage. Appending to the newest
+version is one list append; appending to an older one copies. A version never sees later
+additions.
 
-Copies of plain data, for whoever may change what it is given.
+Defensive copies cover dicts, lists, sets and the tuples that hold them. Any other object is
+passed on as it is, because the meaning of its copy is unknown.
 
-Of dicts, lists, sets and the tuples that hold them; any other object is handed over as it is,
-because nobody knows what a copy of it would be.
-
-Named tuples made as plain ones are, in a third of the time.
-
-For those of which every rollout makes one: all fields are given, in their order.
+Named tuples are created like plain tuples, in a third of the time; all fields are given in order.
+This is for types that every rollout creates.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,14 +1,9 @@
-"""What the journal holds: one frozen record for each thing that happened.
+"""Journal records, the eight stages of an iteration, and open and closed steps.
 
-Every record carries its `kind`, so that a line can be read without knowing what to expect, and the
-time it was written, which nothing that decides may look at.
+Each event is one frozen record. It carries its `kind`, so that a line is readable without
+context. It also carries the time of writing, which no decision may use.
 
-The eight stages that every iteration goes through, found in the records of a step.
-
-The journal has a record for each thing that happened; `RECORDS` says which of them shows which
-stage, and `stages_of` tells a step stage by stage.
-
-A step: while it is open, and what is remembered of it when it has closed.
+`RECORDS` maps kinds of records to stages; `stages_of` lists the stages of a step.
 """
 
 from collections.abc import Iterator, Mapping

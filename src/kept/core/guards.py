@@ -1,21 +1,15 @@
-"""The guard against copied text: cases and their answers do not belong into an artifact.
+"""Guards: checks that refuse a candidate before any budget is spent on it.
 
-A candidate that holds what it is to be judged by proves nothing. What counts is a phrase of eight
-words, or a shorter answer as a whole, that stands in few cases, that train text does not explain,
-and that neither the seed nor the incumbent has. All phrases are gathered once; a check looks up
-those of the changed text.
+Each guard looks for one way to please a scorer without being better. A guard is a pure function
+of the seed, the incumbent and the candidate, and returns a readable reason.
 
-The guard against gold answers: what a case expects does not belong into a skill.
+Copied case text: a phrase of eight words, or a shorter answer as a whole. It counts if it stands
+in few cases, train text does not explain it, and neither seed nor incumbent has it. All phrases
+are collected once; a check looks up only those of the changed text.
 
-The guard against copied text ignores short answers, because `yes` and `Paris` stand in many an
-honest text. Here the answers are known as such, and one that few cases share and the skill has not
-had is refused, wherever it was taken from.
-
-Guards: what a candidate is refused for before anything is spent on it.
-
-Each looks for one way to please a scorer without being better. A guard is a pure function of the
-seed, the incumbent and the candidate, and answers with a reason that a person can read. The guard
-against copied text is in `kept.core.guards`.
+Leaked gold answers: the guard against copied text ignores short answers, because `yes` and
+`Paris` stand in many honest texts. Where the expected answers of cases are known, one shared by
+few cases and new to the skill is refused, wherever it came from.
 """
 
 from collections import Counter

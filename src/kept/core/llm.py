@@ -1,14 +1,8 @@
-"""Texts as vectors: what lies near another means about the same.
+"""Provider-independent types for model requests, replies, tools, traces and embeddings.
 
-What is said to a language model, and what it answers: one shape for every provider.
-
-Pure values. How a provider spells them is the business of `kept.models`.
-
-What a tool that a model may use gives back.
-
-A conversation as those who score it see it: what was said, what was used, what was answered.
-
-It travels as the trace of a rollout, which people read as well. `exchanges_of` reads it back.
+Pure values; `kept.models` translates them for each provider. A conversation travels as the trace
+of the rollout, which people read too; `exchanges_of` reads it back for scorers. Texts close in
+meaning have nearby embedding vectors.
 """
 
 from array import array

@@ -1,13 +1,12 @@
-"""The final: alternatives that take each other's place are compared all together, once.
+"""Promising proposals (near misses): the final among alternatives, and merged proposals.
 
-Each enters it with a step of its own and waits in the pool as a near miss. What the final settles
-is told by the steps of those that are taken up again: the first of them may hear that another won,
-and that one is taken up next.
+The final compares all alternatives for the same place once. Each enters with its own step and
+waits in the pool. The result is reported by the steps of those taken up again. The first of them
+may learn that another won; that one is taken up next.
 
-Proposals that build on a near miss: its edits first, their own on top.
-
-Journalled whole, so that they apply to the incumbent and are judged against it as all others are.
-Where what they build on was kept meanwhile, their own part alone is left to be tried.
+A merged proposal contains the edits of a promising one first, and its own on top. It is
+journalled as a whole, so it applies to the incumbent and is judged against it. If its base was
+kept in the meantime, only its own part is left to try.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,14 +1,12 @@
-"""Near misses: proposals that look good, and are too small to be proven one by one.
+"""Proposer interface (brief, `Ask`, proposal), and the pool of promising proposals.
 
-Put together they may be large enough, and what is large is cheap to prove. The pool holds which
-steps they came from and what each is thought to be worth, in standard deviations of one draw.
+A proposer is a function of its brief and remembers nothing between calls. When it needs rollouts
+it returns an `Ask`, and is called again with the same brief plus the answers. Gates ask in the
+same way; answers to one dialogue accumulate Ask by Ask.
 
-What a proposer is given and what it may answer.
-
-A proposer is a function of its brief: it remembers nothing between calls. When it needs rollouts it
-answers with an `Ask`, and is called again with the same brief and the answers added.
-
-What a gate has asked for in one dialogue: whoever answers it adds to this, Ask by Ask.
+The pool holds near misses: proposals that look good but are too small to be proven one by one.
+Together they may be large enough, and a large gain is cheap to prove. The pool records their
+steps and estimated gains, in standard deviations of one rollout.
 """
 
 import hashlib

@@ -1,12 +1,10 @@
-"""The losses of one side of a comparison, pair by pair, and what every look makes of them.
+"""Scores of rollouts, their sums over many, and paired losses of one side.
 
-Nobody changes them once they are made: the incumbent's are met by one challenger after the other,
-and are summed up once.
+An `Evaluation` holds sums by case, by repeat and by metric, never the rollouts. Sums are taken in
+the order in which pairs were asked for, so they do not depend on arrival order.
 
-Scores of single rollouts and their sums over many.
-
-An `Evaluation` holds sums by case, by repeat and by metric, never the rollouts themselves. Sums are
-taken in the order the pairs were asked for, so that they do not depend on arrival order.
+Losses of one side are immutable. Those of the incumbent meet one challenger after another, and
+are summed only once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

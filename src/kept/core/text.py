@@ -1,15 +1,11 @@
-"""Which lines differ between two texts, in a time that no text can stretch.
+"""Text helpers: bounded-time line diff, counts of tokens and words, number formatting.
 
-The exact answer takes the square of the lines where many are alike, as in data, and in texts that
-were made to be slow. So a large text is first taken apart at lines that stand just once in both; a
-large piece without such lines counts as changed from end to end.
+An exact diff takes quadratic time where many lines are alike, as in data or in hostile texts. So
+a large text is first split at lines that occur exactly once in both versions. A large piece
+without such lines counts as changed from end to end.
 
-What can be counted in a text: tokens, words, headings.
-
-Rough on purpose and the same for every model: guards and rules compare texts with each other, and a
-bill is counted elsewhere. Pure.
-
-How numbers and texts read in a sentence. Pure.
+Token counts are rough on purpose and the same for every model. Guards and rules compare texts by
+them; bills are computed elsewhere. Pure.
 """
 
 import html

@@ -1,14 +1,12 @@
-"""Calls that an earlier sitting paid for, and that this one will hear again instead of making.
+"""Budget: replayed spend, reservations, fair waiting, and admission of paid calls.
 
-What is left of the budget, with what is under way set aside.
+Free budget goes to steps in their order, not to the quickest. Calls that an earlier session paid
+for are replayed from the journal and cost nothing again.
 
-Room in the budget: what is left of it goes to steps in their order, whoever is quicker.
-
-Money of calls to models: asked for before each call, counted with each reply.
-
-Where whoever calls knows the most that a call can cost, that much is set aside while it is made.
-Else the dearest call so far stands for the next one, that of proposers for a proposer's and that of
-rollouts for a rollout's, and before the first reply is in, one call is made at a time.
+Money is admitted before each call and counted with each reply. Where the caller knows the maximum
+cost of a call, that much is reserved while it runs. Otherwise the most expensive call so far
+stands for the next one, separately for proposers and rollouts. Before the first reply, one call
+runs at a time.
 """
 
 import asyncio

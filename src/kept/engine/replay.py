@@ -1,9 +1,10 @@
-"""Outcomes at hand: what was already rolled out is never rolled out again.
+"""Replay: cache of rollout outcomes, and scopes that serve journalled replies.
 
-Keyed by candidate content, purpose, case and repeat: never by path, and never shared between
-purposes. Memory holds the candidates that are still in play; the journal holds all of them.
+A finished rollout is never repeated. Outcomes are keyed by candidate content, purpose, case and
+repeat: never by path, and never shared between purposes. Memory holds candidates still in play;
+the journal holds all of them.
 
-Call-level replay: a scope that serves journalled replies until the first miss.
+A scope serves journalled replies of calls until the first miss.
 """
 
 import asyncio

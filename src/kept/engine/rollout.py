@@ -1,7 +1,4 @@
-"""What is to be rolled out, and who waits for it.
-
-One rollout: run, score, and try again where that is allowed and may help.
-"""
+"""Rollout queue, and execution of one rollout: run, score, and retry where allowed."""
 
 import asyncio
 import heapq

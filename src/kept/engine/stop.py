@@ -1,13 +1,12 @@
-"""Time as it passes; the fake one is in `kept.testing`.
+"""Clock, stop requests, outage detection, and stop conditions beyond the budget.
 
-A request to stop: politely once, at once the second time.
+The first stop request is polite; the second stops at once. A fake clock is in `kept.testing`.
 
-When nothing answers any more: an outage is told after a minute or two, however much is asked.
+An outage is reported after a minute or two, however many rollouts are pending. A race asks for
+hundreds of rollouts before its first verdict, and each is retried for about 15 seconds. Waiting
+for verdicts would mean waiting for all of them.
 
-A race asks for hundreds of rollouts before its first verdict. Where each of them is tried for a
-quarter of a minute before it is given up, waiting for verdicts would mean waiting for all of them.
-
-Reasons to stop that no budget names: nothing answers, nothing runs, nothing new comes.
+A run also stops when candidates or proposers keep failing, or when no proposer has anything new.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
-"""Words and place of an exception of a user's code; the first exception of a task group.
+"""User code: daemon threads for blocking functions, and location of user exceptions.
 
-Threads for a user's blocking code.
-
-Daemon threads, which `concurrent.futures` does not have: a function that hangs must not keep the
-process from ending when its user wants it to end.
+`concurrent.futures` has no daemon threads. They are needed because a hanging function must not
+keep the process alive when its user wants it to end.
 """
 
 import asyncio

@@ -1,16 +1,12 @@
-"""What is said of a seed that was measured before anything is held against it.
+"""Shared parts of gates: passes, coverage, constraints, tie-breakers, seed and sealed test.
 
-What several gates need: whole passes over a split, coverage, constraints.
+The sealed test compares the best with the seed on cases that no decision used. It gives one
+paired interval with the case as unit, whichever gate decided before.
 
-The claim: by how much the best beats the seed, on cases that nothing was tuned on.
-
-One paired interval with the case as its unit, whichever gate decided before.
-
-Tie-breakers of a race: what is as good and costs less is kept for costing less.
-
-Two texts are never seen to be equal, so that a tie is a loss of no more than a margin, as for a
-simplification (`gates/simplify.py`). The tie-breaker is then compared case by case, and counts only
-if the difference is more than chance. The first that differs decides.
+Tie-breakers keep a candidate that is as good and costs less. Equality of two texts cannot be
+shown, so a tie is a loss of at most a margin, as in `gates/simplify.py`. Tie-breakers are
+compared case by case, and count only if the difference exceeds chance. The first that differs
+decides.
 """
 
 from collections.abc import Mapping

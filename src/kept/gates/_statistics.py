@@ -1,35 +1,31 @@
-"""How many draws must agree before one may say that there is no noise.
+"""Statistics of gates: noise checks, betting evidence, intervals and power forecasts.
 
-That no draw has differed says little where there are few: what is a wreck in one run of eight is
-itself in five runs out of five every other time.
+Noise-free repeats: a few equal rollouts prove little. A text that fails in one run of eight gives
+five equal runs out of five about every other time.
 
-Evidence for a gain, as money won by betting on it.
+Betting evidence: each paired gain g between −1 and 1 multiplies the stake by 1 + λg. Suppose that
+a challenger is not better in the mean over the deciding cases. Then a full pass grows no stake on
+average: the product of the means by case is at most the mean's power (AM-GM). So the stake
+exceeds 1/α at the end of any pass with probability at most α. This holds for any number of looks
+and any distribution of gains, also if it differs by case. Several λ share the stake. Premises:
+rollouts of different cases and passes are independent, and a pass is complete. Pairs lost to
+outages, at most one in ten, are unknown.
 
-Each paired gain g between −1 and 1 multiplies the stake by 1 + λg. If a challenger is not better in
-the mean over the deciding cases, then a full pass over them does not grow the stake on average: the
-product of the means by case is at most the mean's power (the inequality of the two means). So the
-stake exceeds 1/α at the end of any pass with a chance of at most α, however often one looks,
-however the gains are distributed and however they differ from case to case. Several λ share it.
-Premises: draws of different cases and passes are independent, and a pass is complete; of what
-outages left out, at most one pair in ten, nothing is known.
+Intervals for unseen cases: the case is the unit; repeats only sharpen its mean.
 
-What holds for cases nobody has seen: the case is the unit, repeats only sharpen its mean.
+Power forecasts: the error of a mean gain has two sources. Noise, the spread of answers to one
+case, falls with every pass. The spread between cases falls only with further cases. The forecasts
+use normal theory; only the decision to go on depends on them.
 
-What a set of cases can show: how noise and cases add up, and how many would settle it.
+Shares of cases: the interval from a sample is exact, however small the sample.
 
-The error of a mean gain has two sources. Noise, the spread of answers to the same case, falls with
-every further pass; what differs from case to case falls with further cases alone. By normal theory:
-these are forecasts, and no verdict depends on them but whether to go on.
-
-A share of all cases, by how many of those that were drawn have it: exact, however few.
-
-Bounds for a mean gain over cases, by the means of subsets of the cases.
-
-Where the gains of cases lie evenly round their true mean, that mean is as likely to lie in any gap
-between the sorted means of subsets as in any other, if the subsets form a group: of any two, the
-cases that are in one only are one of them too (Hartigan, 1969). No bell curve is needed, however
-few cases there are. That the k-th smallest of N means is above zero is the exact sign-flip test at
-the level k / (N + 1). A gain that grows never lowers a bound, so no case helps by doing worse.
+Subset bounds: bounds for a mean gain over cases, from the means of subsets of the cases. Premise:
+gains are distributed symmetrically round their true mean. Then that mean is equally likely to lie
+in any gap between the sorted subset means, if the subsets form a group. That is, the symmetric
+difference of any two is one of them too (Hartigan, 1969). No normal distribution is needed,
+however few cases there are. The k-th smallest of N means being above zero is the exact sign-flip
+test at the level k / (N + 1). A growing gain never lowers a bound, so a case cannot help by doing
+worse.
 """
 
 from collections import Counter

@@ -1,16 +1,14 @@
-"""The comparison: is it better for cases like these, not better, or can one not tell.
+"""Comparison gate: better, not better, or undecided on cases like these; and its power.
 
-The case is the unit: repeats only sharpen its mean. The gate looks after one pass over the cases,
-after two, four and so on, and stops as soon as it can tell, or more passes would not help. What is
-risked on saying `better` falsely is shared by all challengers and all looks, and so is what is
-risked on saying `worse` or `not better`. Never a keep: a comparison changes nothing.
+The case is the unit: repeats only sharpen its mean. The gate looks after one, two, four and so on
+passes. It stops as soon as it can decide, or when more passes would not help. All challengers and
+looks share the risk of a false `better`; a second risk is shared by `worse` and `not better`. A
+comparison changes nothing, so it never keeps.
 
-What a comparison on these cases could show, from the noise of the seed alone.
-
-How much the effect of a challenger differs from case to case, nobody can know before it has run. So
-there are two forecasts: of one that helps all cases alike, and of one whose scores have nothing to
-do with the seed's, case by case. Its cases then differ from the seed's as much as two draws of
-cases do, and by how much cases differ is taken from above.
+The power forecast uses the noise of the seed alone. The spread of effects over cases is unknown
+before a challenger runs, so there are two forecasts. One assumes the same gain on all cases. The
+other assumes scores unrelated to the seed's, case by case. Then differences are as large as
+between two samples of cases, whose spread is bounded from above.
 """
 
 from dataclasses import dataclass, replace

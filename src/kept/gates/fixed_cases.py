@@ -1,9 +1,10 @@
-"""A race on cases that are all that is asked about (docs/decisions/0062).
+"""Race on a fixed set of cases that is the whole target, and the measure-only gate.
 
-What is kept is better on these very cases, beyond the noise of their draws, and nothing is said of
-others: so there is no screen by them, nothing to prove, and a keep is the best at once.
+A kept candidate is better on these cases, beyond the noise of rollouts; nothing is claimed about
+others. So there is no screening and no confirmation, and a keep is the best at once
+(docs/decisions/0062).
 
-The sweep: every case, so many times, and what came of it. Nothing is compared or decided.
+The measure-only gate runs every case a number of times, and compares or decides nothing.
 """
 
 from dataclasses import dataclass, fields

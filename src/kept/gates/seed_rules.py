@@ -1,16 +1,15 @@
-"""The rule of refinement: a lower loss is a gain, and moves the best.
+"""Decision rules of the source methods: refinement, skill training, artifact loop.
 
-What the next iteration starts from is the incumbent. It is the best so far, or with `advances` the
-newest result, better or not. So a step is always judged against what it started from.
+Refinement: a lower loss is a gain and moves the best. The incumbent, from which the next
+iteration starts, is the best so far. With `advances` it is the newest result, better or not. A
+step is always judged against its own start.
 
-The rule of skill training: strictly better than the current one on the selection split.
+Skill training: strictly better than the current skill on the selection split. The best of the run
+is tracked apart, so a run may continue from one that is not its best.
 
-The best of the whole run is tracked apart, so a run may go on from one that is not its best.
-
-The rule of the artifact loop: strictly better on one pass over the deciding cases.
-
-Crash, then constraints, then the primary metric, then tie-breakers. A tie is never a keep unless a
-tie-breaker is strictly better. One evaluation a side, so noise can pass for a gain.
+Artifact loop: strictly better on one pass over the deciding cases. The order is crash,
+constraints, primary metric, tie-breakers. A tie is a keep only if a tie-breaker is strictly
+better. There is one evaluation a side, so noise can pass for a gain.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,8 @@
-"""A model behind HTTP: asked over a line, which is paced and tries again, and counted.
+"""Model client over HTTP with pacing and retries, its factory, and an endpoint probe.
 
-From a config to a model.
-
-A free look at an endpoint before a run begins: can it be reached, does it answer at all.
-
-It asks for the list of models, which no provider charges for. Any answer will do but that of a
-gateway with nobody behind it: a key may lack the right to list, and small servers have no list.
+The probe runs before a run and requests the list of models, which is free. Any answer counts
+except that of a gateway without a backend. A key may lack the right to list, and small servers
+have no list.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
-"""Texts of others inside a message to a model, so marked that the model can tell where they end.
+"""Context window sizes, room for a request, and delimiters for foreign text.
 
-Whoever wrote such a text may want it read as a message of ours. The mark is made of the texts, so
-none of them can hold it, and the same texts have the same one in every sitting.
-
-How much a model can read at once, and how much of that a request may take.
+Foreign text may try to pass for our instructions. The delimiter is derived from the texts, so
+none of them can contain it. The same texts have the same delimiter in every session.
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,12 @@
-"""How fast one provider is asked: one limiter for all who ask it.
+"""Client for one provider endpoint: auth, rate limiter, retries.
 
-Requests and tokens a minute where they are known; else as fast as the provider lets us. On a 429
-the number of calls in flight is halved and nobody begins before the time that the provider names;
-every reply lets a little more through again.
+The limiter is shared by all callers. It uses requests and tokens per minute where they are known.
+On a 429 it halves the calls in flight and waits until the time that the provider names. Every
+reply then raises the limit a little.
 
-The line to one address of a provider: its key, its pace, and trying again.
-
-Trying again is done here and nowhere else: only here is known what the provider wants (a pause, a
-new connection), and only the one call is repeated. A failure that leaves here was tried as often as
-makes sense and says so (`Failure.tried`), so that the engine, which tries rollouts again, does not.
+Retries of calls happen only here. Only this layer knows the provider's demands, such as a pause
+or a new connection, and it repeats just one call. A failure that leaves here was retried enough
+and says so (`Failure.tried`), so the engine, which retries rollouts, does not retry it.
 """
 
 import asyncio

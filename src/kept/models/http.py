@@ -1,20 +1,17 @@
-"""JSON over HTTP: one question, one answer, whole or in pieces.
+"""JSON over HTTP with aiohttp: whole or streamed responses, and a fast request path.
 
-Proxies of the environment are used (`HTTPS_PROXY`, `NO_PROXY`), and certificates that SSL_CERT_FILE
-names are trusted. Redirects are not followed: a key goes nowhere but where it was meant to go.
+Proxies of the environment are used (`HTTPS_PROXY`, `NO_PROXY`), and certificates in SSL_CERT_FILE
+are trusted. Redirects are not followed: a key goes only to its intended address.
 
-A request written straight to a connection of aiohttp's, and the answer read from it.
+Requests are written directly to an aiohttp connection. The rest of `ClientSession.post` serves
+redirects, cookies, uploads and logins. It takes half of the CPU time of a call, and calls to
+models need none of it (decision 0080). Unusual requests, such as an address with a login, use the
+session.
 
-What `ClientSession.post` does besides is for redirects, cookies, uploads and logins: half of the
-processor time of a call, and nothing that a call to a model has (decision 0080). What is not plain,
-an address with a login say, is left to the session.
-
-Requests that leave at once, also where aiohttp would have them wait for everybody else's turn.
-
-Before Python 3.12 aiohttp has the body of a request sent by a task of its own, whose turn comes
-after all that is ready already. Where many replies arrive together, none of the requests that
-follow leaves before the last of those replies is dealt with: 64 calls in flight leave in bursts,
-further apart each time, and the provider waits.
+Before Python 3.12 aiohttp sends a request body in a task of its own, queued behind all ready
+tasks. When many replies arrive together, no follow-up request leaves before the last reply is
+processed. Then 64 calls in flight leave in bursts, ever further apart, and the provider waits. So
+bodies are sent at once here.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""What tokens cost, from the data of `genai-prices` that came with it: nothing is fetched.
+"""Token prices from the bundled `genai-prices` data, and the maximum cost of a request.
 
-A model that is not in the list, and has no declared price, has none: no figure is invented.
-
-What a request to a model can cost, asked of whoever may know.
+Nothing is downloaded. A model that is neither listed nor has a declared price has no price; none
+is invented.
 """
 
 import logging

@@ -1,6 +1,6 @@
-"""What the two public protocols have in common: a question in JSON, an answer in JSON.
+"""Common base of the wire protocols, and classification of call failures.
 
-What goes wrong with a call to a model: its kind, whose fault it is, and whether to try again.
+A request and its answer are JSON in both public protocols.
 
 | what happened | kind | blame | tried again |
 |---|---|---|---|

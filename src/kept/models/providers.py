@@ -1,10 +1,7 @@
-"""Which model is meant, where it is, and how it is asked.
+"""Table of providers (address, protocol, key), model names, and Azure identity.
 
-Azure OpenAI without a key: by the identity of the machine or of whoever is logged in.
-
-The providers there are: where each one is, what protocol it speaks, which key it wants.
-
-A new provider is a line here.
+A new provider is one line here. Azure OpenAI works without a key, through the identity of the
+machine or of the logged-in user.
 """
 
 import re

@@ -1,10 +1,8 @@
-"""What an agent run may still use, on every axis, asked before anything is spent.
+"""Limits of an agent run on every axis, checked before spending, and its exit status.
 
-What several workers use side by side is shared out before they begin, so that no worker's limits
-depend on how quick another one is, and a resume comes to the same figures. For the same reason time
-inside a branch is the sum of what its replies took, which is written down with them.
-
-How a run has ended: the status that belongs to each reason.
+Parallel workers get fixed shares before they begin. So no limit depends on the speed of another
+worker, and a resume computes the same figures. For the same reason time inside a branch is the
+sum of its journalled reply times. Each reason for ending has its status.
 """
 
 import asyncio

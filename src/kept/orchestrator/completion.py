@@ -1,11 +1,10 @@
-"""A completion: checked, and where it is refused, what follows from that.
+"""Completion of an agent run: its checks, the critic, and repairs after a refusal.
 
-No check is left out for want of budget: what cannot be checked is not complete. Two refusals alike
-force a repair; repairs end when there were enough of them, or when they come to rest (R35).
+No check is skipped for lack of budget: a run that cannot be checked is not complete. Two equal
+refusals force a repair. Repairs end at their limit, or when they stop changing anything (R35).
 
-The critic: what is wrong with what a worker brought back. Never a made-up score.
-
-An answer that is no critique is asked for once more, and then is a `Failure`.
+The critic assesses a worker's result, never with a made-up score. An invalid critique is
+requested once more; after that it is a `Failure`.
 """
 
 import json

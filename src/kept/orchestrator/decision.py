@@ -1,8 +1,7 @@
-"""The other names that models give to the parts of a decision, known here and nowhere else.
+"""Manager decisions: key aliases, parsing, and one request a turn with retries.
 
-One decision of a manager: from what a model wrote to a value, or to what is wrong with it.
-
-The manager: asked for one decision a turn, and asked again where what it wrote is none.
+Models use other names for parts of a decision; the aliases are known only here. An invalid
+decision is sent back with its problem.
 """
 
 import json

@@ -1,11 +1,8 @@
-"""An agent run told as a story: one sentence a line, the same live and afterwards.
+"""Events of an agent run: journalled moments, the run record, and the narrative.
 
-A whole agent run for people and programs: its story, and the loss with its parts.
-
-What happens in an agent run, moment by moment, and the record that the moments come to.
-
-Each moment is journalled in the scope of the run as a call that costs nothing, so that a resume is
-told the same, and whoever reads the journal knows how far a run had come that was killed.
+Each moment is journalled in the scope of the run as a call without cost. So a resume reports the
+same, and the journal shows the progress of a killed run. The narrative has one sentence a line,
+live and afterwards. The full report adds the loss with its parts.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,20 +1,20 @@
-"""The folders of experiments and their tasks, as the source lays them out.
+"""Experiments: folder layout, tasks that build on others, best runs, refinements.
 
-exp_<8 hex>/experiment.json
-shared/{memory,dynamic_tools,skills}
-tasks/NNN-slug/{task.json,seed,BEST,refinements,optimizations}
+The layout is that of the source:
 
-Tasks that go on from others (rule R37), and the best run of a task.
+    exp_<8 hex>/experiment.json
+    shared/{memory,dynamic_tools,skills}
+    tasks/NNN-slug/{task.json,seed,BEST,refinements,optimizations}
 
-The best is replaced by a run with a strictly lower loss, unless somebody chose it: that choice
-stays until somebody chooses again. Losses are compared only where they were measured alike.
-Nothing is taken away before its successor is there.
+Tasks may continue others (rule R37). A run with a strictly lower loss replaces the best of a
+task. A best chosen by the user stays until the user chooses again. Losses are compared only if
+measured alike. Nothing is removed before its successor exists.
 
-Refinements of a task of an experiment: their sessions below it, their best as its best.
+The best of a refinement becomes the best of its task. Its sessions lie below it:
 
-refinements/session_<ts>/session.json   a session, with its iterations beside it
-refinements/session_<ts>.json           the same, where a list of sessions is read
-refinements/session.json                which one is the latest
+    refinements/session_<ts>/session.json   a session, with its iterations beside it
+    refinements/session_<ts>.json           the same, where a list of sessions is read
+    refinements/session.json                which one is the latest
 """
 
 import hashlib

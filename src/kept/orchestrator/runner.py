@@ -1,12 +1,9 @@
-"""An agent run as one execution of a `Runner`: the texts of a candidate, on the task of a case.
+"""Agent runs as a `Runner`: candidate texts on the task of a case, and their score.
 
-All that happens inside is journalled in the scope of the execution: what the task came with, every
-call, every moment, and what was delivered. A resume begins again, with an empty workspace, and is
-served from there until the first reply that is missing.
-
-Agent runs of several tasks behind one `Runner`: each task has a runner with its own kit.
-
-The score of an agent run: what it measured itself, and what is wrong with it.
+All of it is journalled in the scope of the execution: inputs, calls, moments and the deliverable.
+A resume starts over with an empty workspace, and is served from the journal up to the first
+missing reply. With several tasks, each has a runner with its own toolkit. The score is the run's
+own measure, with its defects as findings.
 """
 
 import hashlib

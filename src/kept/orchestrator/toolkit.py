@@ -1,10 +1,8 @@
-"""What an agent run is done with: models, tools, checks, limits. Filled by a recipe.
+"""Dependencies of an agent run: models, tools, checks, limits, prompts and phases.
 
-What a subtask is to be done with, told before anybody is sent (R31).
-
-What is run before anybody is asked: phases without any model (R33), each of them once.
-
-What the models of an agent run are told: three prompts, and six texts that can be improved.
+A recipe fills it in. Requirements of a subtask are announced before any worker starts (R31).
+Phases without a model run before any model is called, each once (R33). The prompts are three
+system prompts, and six texts that can be improved.
 """
 
 import re

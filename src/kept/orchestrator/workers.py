@@ -1,17 +1,13 @@
-"""Workers side by side, in a resume: what they did before comes first, then anything new.
+"""Workers of one turn: parallel execution, tool use, replies (R17), stop and resume.
 
-Each hears from the journal what it has done, and makes its changes of the shared files again. A
-tool that is used anew before the others are so far would see files that lack their changes, and
-its own change would count as older than theirs. So who has heard all waits for the others, also
-for those whom a manager sends that stands in the place of one of them.
+Each worker runs in a branch with its own share of the budget. It uses tools until it answers, and
+its answer is checked by rule R17. After a stop request, running calls may finish but no new ones
+start.
 
-A worker's last word, read and held to its contract (R17).
-
-A run that is asked to stop: what was sent may be answered, and nothing more is sent.
-
-Workers of one turn: sent side by side, each in a branch and with a share of its own.
-
-A model with tools as worker: it uses them until it answers, and its answer is held to R17.
+In a resume each worker first replays its journalled calls and repeats its changes of the shared
+files. A worker that is done replaying waits for the others, also for those that a replacement
+manager sends. A new tool call before that would miss their changes, and its own change would
+count as older.
 """
 
 import asyncio

@@ -1,16 +1,11 @@
-"""A brief as plain values, for a program of any language.
+"""External proposers: any program or agent CLI that edits a copy of the files.
 
-Holds what a proposer may know and nothing else: no holdout case, no path, no time, so that the same
-brief is the same text in every sitting.
+The diff is proposed. The program gets `candidate/`, a copy of the incumbent's files, and
+`brief.json`; it may leave its reason in `why.txt`. The execution is one journalled call, so a
+resumed run does not repeat it.
 
-What every proposer does that has a program edit a copy of the files: the diff is proposed.
-
-The program finds `candidate/`, a copy of the incumbent's files, and `brief.json`; it may leave its
-reason in `why.txt`. The execution is one journalled call, so a resumed run does not repeat it.
-
-An agent CLI as proposer: it reads a brief and edits a copy of files; the diff is proposed.
-
-Any program as proposer: it reads a brief, edits a copy of the files, and the diff is proposed.
+The brief has plain values for any language. It has no holdout case, path or time, so the same
+brief is the same text in every session.
 
     KEPT_BRIEF        JSON file: step, seed, objective, incumbent, named fields of train cases …
     KEPT_CANDIDATE    folder with a copy of the incumbent's files, to be edited

@@ -1,9 +1,8 @@
-"""Train cases that went wrong, as a model that looks for the cause is shown them.
+"""Failing train cases for a diagnosing model, and detection of outages in a brief.
 
-Pure. Each is told whole: what was said and expected, which tools were used with what, what was
-answered, and what the metrics and graders say of it. Nothing else of a case is shown.
-
-What an outage took of a brief: with nothing to go by, a turn is lost, and comes again.
+Each case is shown whole: conversation, expected output, tool calls, answer, and comments of
+metrics and graders. Other fields are never shown. If an outage leaves no usable cases, the turn
+is lost and repeated later. Pure.
 """
 
 import random

@@ -1,13 +1,11 @@
-"""Examples in a prompt, chosen from the train cases: which, how many, in what order.
+"""Few-shot proposers: examples from train cases, in a marked region of an artifact.
 
-They stand in a marked stretch of an artifact, which the proposer rewrites as a whole. Half of its
-proposals are neighbours of what stands there, half are drawn afresh; no set is tried twice.
+The region is always rewritten as a whole, and no set of examples is tried twice while the rest of
+the text is unchanged.
 
-Examples at the end of a text, from train cases that pass: what was said, what was answered.
-
-They stand in a marked stretch that is written anew as a whole. What an example shows is the
-incumbent's own conversation, so that it is in its own words. No set is tried twice while nothing
-else changes.
+One proposer chooses number, selection and order of examples. Half of its proposals are neighbours
+of the current set, half are random. The other appends conversations of the incumbent on train
+cases that pass, so that the examples are in its own words.
 """
 
 import random

@@ -1,15 +1,11 @@
-"""A question to a model that proposes: with all that fits, and once more where it went wrong.
+"""Model-based proposer: prompt, reply format, and one retry for invalid edits.
 
-What a model that proposes is asked for, and how its reply becomes edits.
+The incumbent first runs on a few train cases. The model then sees the texts, the failures and
+earlier attempts. Items that do not fit into its window are dropped whole, and the proposal says
+so. Edits that cannot be applied are sent back once, with the reason of each.
 
-One form a kind of proposer. The reply satisfies the form's schema; what the edits do is looked at
-by whoever asked.
-
-A model that proposes: it reads the texts, what went wrong and what was tried, and answers.
-
-The incumbent is run on a few train cases first. What does not fit into the model's window is left
-out by whole items, and the proposal says so. Edits that cannot be made are shown to the model once
-more, with the reason of each. Nothing is remembered between briefs.
+Each kind of proposer has one reply schema; the caller checks the effect of the edits. Nothing is
+remembered between briefs.
 """
 
 import json

@@ -1,13 +1,9 @@
-"""What a model is shown, fitted to what it can read: by whole parts, the least important first.
+"""Prompt items, fitted to the context window: least important items are dropped first.
 
-What a model is shown, fitted to what it can read: by whole items, the least important go first.
-
-Pure. Half a trace or half a file would be taken for all of it.
-
-A brief as items for a model: the texts, the aim, what went wrong, what was tried.
-
-Pure. Of a train case the fields are shown that a task names, what was expected, and what was got.
-Holdout and test cases never get here: a brief has none of them.
+Items are dropped whole, because half a trace or half a file would be taken for all of it. A brief
+gives items for the texts, the objective, the failures and earlier attempts. Of a train case only
+the named fields, the expected and the actual output are shown. A brief contains no holdout or
+test cases. Pure.
 """
 
 import json

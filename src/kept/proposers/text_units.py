@@ -1,11 +1,8 @@
-"""Changes at a place, as edits that name it: a target must stand in the text exactly once.
+"""Editable units of text: sections, lines, sentences, values, and targeted edits.
 
-A text that a model may rewrite as a whole: a file, or one value of a file.
-
-A file may begin with a head of YAML between two lines of dashes. That is about the text and no part
-of it, and stays.
-
-What a text is made of: sections of Markdown, lines, sentences. Finds them, changes nothing.
+A target of an edit must occur in the text exactly once. A model may also rewrite a whole file, or
+one value of a file. YAML front matter between two lines of dashes is no part of the text and
+stays. Finding units changes nothing.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Proposers that change nothing and have something measured: in the last turns of a race, say.
+"""Proposers of given texts, each tried once in order, and measure-only proposers.
 
-Texts somebody already wrote: each is tried once, in order.
+Measure-only proposers change nothing, for the last turns of a race for example.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""Recipes: each compiles one kind of spec into a plan.
+"""Recipe interface (a spec compiled into a plan), and the plan as a document.
 
-A plan as one document: what a run would do, how it decides, the most it can use.
+The document states actions, decision rules and maximum cost of a run.
 """
 
 from dataclasses import asdict, dataclass, is_dataclass

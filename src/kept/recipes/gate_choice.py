@@ -1,9 +1,4 @@
-"""What a rollout is likely to cost, before any was paid for.
-
-Which gate decides where there are no cases.
-
-Who is next among the proposers of a run.
-"""
+"""Default gate without cases, schedule of proposers, and expected cost of a rollout."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, cast, runtime_checkable

@@ -1,12 +1,7 @@
-"""How a run is scored, in words, and which functions do it.
+"""Summary of a run for all views: scoring in words, tie-breakers, shares of proposers.
 
-Reads the fact that a recipe wrote of its scorer; one of another shape says nothing here.
-
-What breaks ties in a run: how the seed and the best stand by it.
-
-What each of several proposers had of the turns, and what it made of them.
-
-The facts of a run that every view of it shows.
+Scoring is read from the fact that a recipe wrote about its scorer; an unknown format gives no
+text.
 """
 
 from collections import Counter

@@ -1,36 +1,32 @@
-"""System calls that a command between walls is refused: a filter that the kernel runs.
+"""bwrap sandbox: its arguments, the seccomp filter, hidden secrets and sockets.
 
-Namespaces close the network, the processes and the files, but not every door of the kernel. What
-needs a capability need not be here: a command has none, and with the first line can get none.
+Inside, the file system is ours read-only, except for
+    the tree             at its own path, with the candidate's files; changes are discarded
+    /run/kept            candidate, case.json, output, home
+    /tmp, /var/tmp       empty, private
+and without hidden paths. There are no other processes and no capabilities. The overlay is mounted
+before bwrap starts, in its own mount namespace, because Debian's bwrap has no option for it.
+
+Namespaces isolate network, processes and files, but not the whole kernel. So a seccomp filter
+refuses further system calls. Those that need a capability are not listed: a command has none, and
+the first line keeps it from getting any.
 
     unshare, clone     of a user namespace: inside, a command has every capability
     clone3             hides its flags from a filter; without it programs take `clone`
     io_uring           makes other calls, `socket` among them, that no filter sees
     keyctl …           the keys of the user, which no namespace parts from those of the command
-    bpf, perf, …       parts of the kernel that most escapes begin with, and no build or test needs
-    socket             of other families, such as AF_VSOCK, which reach out of any network namespace
+    bpf, perf, …       start of most kernel escapes, and needed by no build or test
+    socket             of other families, such as AF_VSOCK, which leave any network namespace
 
-The program is classic BPF, as `struct sock_filter` has it. Without one for a machine's processor,
-walls stand without the filter.
+The filter is classic BPF, as in `struct sock_filter`. On a processor without one, the sandbox
+runs unfiltered.
 
-Places that are known to hold secrets, which no command may read.
+Known places of secrets are unreadable. The rest of a home is readable, because programs and their
+libraries may lie there. The list can never be complete; `hidden` of a task's sandbox adds to it,
+and `readable` removes from it.
 
-The rest of a home can be read, since programs and their libraries may well lie there. A list can
-never be whole; `hidden` of a task's sandbox adds to it, and `readable` takes from it.
-
-Doors to other programs that stand in the file system, where no wall of the network is.
-
-A named socket can be connected to by whoever sees its file, through a read-only one as well.
-
-The walls round a command: what bwrap is told.
-
-Inside, the file system is ours read-only, except for
-    the tree             at its own path, the candidate's files laid over it, its changes discarded
-    /run/kept            candidate, case.json, output, home
-    /tmp, /var/tmp       empty, private
-and without what is hidden. There are no other processes and no capabilities, and system calls that
-lead round all this are refused. The overlay is mounted
-before bwrap starts, in a mount namespace of its own, because Debian's bwrap has no option for it.
+Unix sockets in the file system bypass the network namespace. Any process that sees the file can
+connect, even on a read-only mount, so they are hidden too.
 """
 
 import errno

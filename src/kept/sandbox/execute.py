@@ -1,9 +1,8 @@
-"""A process that outlives Kept by a moment, and takes the commands with it.
+"""Execution of a command with all its children, and a watchdog for orphan processes.
 
-Whoever kills Kept with SIGKILL leaves it no time to end its commands. Behind walls the kernel sees
-to that once the walls stand; for what has none, or is just being started, this watches.
-
-A command from its start to its end, and to the end of everything it started.
+If Kept dies by SIGKILL, it cannot end its commands. In a running sandbox the kernel ends them.
+For commands outside a sandbox, or still starting, the watchdog process outlives Kept briefly and
+ends them.
 """
 
 import errno

@@ -1,17 +1,10 @@
-"""What is told of a process that has ended.
+"""Process helpers: limits, session, shutdown, output tail, exit status, concurrency.
 
-Limits as words of the shell that the command is handed to.
+Limits are set with `ulimit` of the shell, which has to start anyway. A launcher of our own would
+cost as much as a short command. Limits hold for each process and are inherited.
 
-The shell has to be started anyway, so its `ulimit` costs nothing; a launcher of our own would cost
-as much as a short command. Limits hold for each process, and are inherited.
-
-A process away from our terminal, whose Ctrl-C is meant for us.
-
-A process under way: waited for, asked to end, ended.
-
-The end of what a command says.
-
-So many at once and no more, in whatever event loop it is asked for.
+Processes run detached from our terminal, so Ctrl-C reaches only Kept. The concurrency limit works
+across event loops.
 """
 
 import asyncio

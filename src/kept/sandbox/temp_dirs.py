@@ -1,12 +1,10 @@
-"""Whether a command fills a folder of its own beyond what anybody could read back, or remove.
+"""Temporary folders: removal after a killed process, and a disk quota.
 
-The folders lie on the disk, where no limit of the kernel's is on them. A command is looked after
-while it runs, so that it does not fill the disk, and once more when it has ended.
+Each folder holds a file locked by its process. The kernel releases the lock when the process ends
+in any way, so a process that gets the lock may remove the folder.
 
-Folders for a while, and what becomes of those whose process was killed.
-
-Each holds a file that its process has locked. The kernel lets go of a lock when its process is
-gone, however that went, so whoever can have the lock may remove the folder.
+The kernel sets no quota on the folders. So a command is checked while it runs and once after its
+end, for more than can be read back or removed.
 """
 
 import atexit

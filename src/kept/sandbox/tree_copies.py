@@ -1,9 +1,8 @@
-"""Copies of a tree to run commands in, where no overlay can be had.
+"""Working copies of a tree where overlays are not available, and detection of changed files.
 
-One for each command that runs at a time, made when it is first needed. Between two commands only
-what differs is put right: files that were written, removed or added, and the candidate's own.
-
-Whether a command without walls changed files that were none of its business.
+There is one copy for each concurrent command, made on first use. Between two commands only
+differences are restored: written, removed or added files, and the candidate's own. The change
+detector finds files outside that an unsandboxed command changed.
 """
 
 import hashlib

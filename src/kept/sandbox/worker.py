@@ -1,12 +1,10 @@
-"""A process that answers lines with lines, one at a time: where the code of a user runs.
+"""Worker process for user code: one line in, one line out, sandboxed if possible.
 
-Belongs to no event loop, so it may outlive one. Reading and writing happens in a thread for each
-exchange; ending the process ends the thread.
+It belongs to no event loop, so it may outlive one. Each exchange reads and writes in a thread;
+ending the process ends the thread.
 
-A process that serves, with walls round it where this machine can build them.
-
-It sees what we see, and writes to folders of its own: `/tmp` and its home, which are held in memory
-between walls. Without walls it is only asked to, and `abilities` says so.
+It can read the same files as we do, but writes only to `/tmp` and its home. In the sandbox both
+are held in memory. Without a sandbox this is not enforced, and `abilities` says so.
 """
 
 import asyncio

@@ -1,15 +1,11 @@
-"""Asking git: a command of its own for every question, and nothing in the work tree is touched.
+"""Files of a spec by pattern: search, checks, reading; and git queries.
 
-Patterns of paths, matched without looking further than they reach.
+All files must lie inside the spec's folder and be UTF-8 text. A part without a wildcard is looked
+up, not searched, so a plain file name costs one lookup in any folder. Folders such as `.git`,
+`.venv` and `node_modules` are entered only if a pattern names them. `**` does not follow links to
+folders.
 
-A part without a wildcard is looked up and not searched for, so a pattern that names a file costs
-one look however large the folder is. Folders that are not somebody's own text (`.git`, `.venv`,
-`node_modules` ...) are entered only when a pattern names them. Links to folders are not followed by
-`**`.
-
-The files that a spec names by pattern: found, checked, read.
-
-Everything stays inside the spec's folder, and everything is UTF-8 text.
+Each git query is a separate command and never changes the work tree.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""What a task may say about models: one for each thing that a model does.
-
-What a task may say about the walls round its commands.
-"""
+"""Spec sections shared by several kinds of specs: `models` (by role) and `sandbox`."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,11 +1,8 @@
-"""What the models of all specs are made of.
+"""Validation of specs: base model, pydantic errors in plain words, with line numbers.
 
-Where in a file a fault of a model stands.
-
-Pydantic names the member of a union that it tried; the file does not, so those names are left out.
-Unions of models are told apart by the one key whose values are fixed: `type` or `kind`.
-
-From a file to a checked model: pydantic's errors in our words, each with its line.
+Pydantic's error paths name the union member that it tried. The file does not contain these names,
+so they are dropped. Members of a union are distinguished by the key with fixed values: `type` or
+`kind`.
 """
 
 import re

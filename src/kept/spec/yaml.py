@@ -1,12 +1,9 @@
-"""Bounded YAML parsers: libyaml, and ruamel.yaml, which is ten times as slow.
+"""YAML as plain values with line numbers; bounded parsing with libyaml or ruamel.yaml.
 
-Both say where everything stands, and say the same but for what is disputed. libyaml recurses in C:
-what is nested too deeply ends the process, unless it is refused in time.
-
-YAML as plain values, with the line of each; the one place that knows the YAML libraries.
-
-ruamel.yaml says what YAML means. libyaml, which is ten times as fast, takes a text apart where it
-is there and both agree on how; what either refuses, ruamel.yaml tells.
+Only this module knows the YAML libraries. The reference is ruamel.yaml. The other, libyaml, is
+ten times as fast. It is used if it is installed and both agree on the syntax. Errors of either
+are reported by ruamel.yaml. libyaml recurses in C: deep nesting would crash the process, so it is
+refused first.
 """
 
 import re

@@ -1,12 +1,11 @@
-"""Writing files. Below `.kept/` only their owner may read them; elsewhere they follow the umask.
+"""Safe file writing, and the atomic `best/` folder of the best candidate.
 
-Nothing is written through a link. `below` is the folder that a person or a spec has named, which
-may be reached through links; what lies below it may have been put there by others.
+Files below `.kept/` are readable only by their owner; elsewhere they follow the umask. Writing
+never follows a link. `below` is a folder named by a person or a spec, and may be reached through
+links. Below it, links may have been placed by others.
 
-`best/`: the files of the best candidate, swapped in one move.
-
-The folder is a link to the files of one candidate. Moving the link is atomic, so a reader, and a
-process killed at any moment, finds either the old best or the new one, whole.
+`best/` is a link to the files of one candidate. Moving the link is atomic. So readers find the
+old or the new best as a whole, even after a kill.
 """
 
 import errno

@@ -1,18 +1,16 @@
-"""How records look as lines of JSON.
+"""JSON line codec of records with checksums, and redaction of secrets.
 
-Events are the frozen dataclasses of the core; rollout and call lines are structs of their own,
+Events are the frozen dataclasses of the core. Rollout and call lines are separate structs,
 because there may be a million of them. Every line begins with a checksum and its offset:
 
     {"crc":"1a2b3c4d","at":4711,"step":0, ...}
 
-The CRC-32 covers everything behind it up to the newline. `at` is the offset the line was written
-at, so that a missing, repeated or moved line is noticed, too.
+The CRC-32 covers everything behind it up to the newline. `at` is the offset at which the line was
+written, so missing, repeated or moved lines are detected.
 
-Secrets of our environment, kept out of what is written.
-
-Only words are scrubbed: what failed, what was seen, what was said. Numbers, names by which things
-are found again, and the edits of a proposal stay as they are, because a run that is resumed must
-work on what the first sitting worked on.
+Secrets of the environment are redacted in free text only: failures, findings, messages. Numbers,
+identifiers and proposed edits stay unchanged, because a resumed run must use the same values as
+the first session.
 """
 
 import json

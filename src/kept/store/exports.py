@@ -1,18 +1,17 @@
-"""Files that a spec asks for and that the journal could make again at any time.
+"""Views: files that can be rebuilt from the journal at any time.
 
-A `View` is told of every closed step in order: those of earlier sittings at the start, then each as
-it closes. A kill while it writes loses nothing, because the next sitting begins by writing anew. A
-view that cannot be written is told and does not stop the run.
+A `View` receives every closed step in order: earlier ones at the start, then each as it closes. A
+kill while it writes loses nothing, because the next session rewrites it. A view that cannot be
+written is reported and does not stop the run.
 
-The candidates of a run as files: a diff for each, and all files of those that were kept.
+Candidates are exported as a diff each, and with all files if kept:
 
-RUN/0003-discard.diff
-RUN/0004-keep.diff
-RUN/0004-keep/...
+    RUN/0003-discard.diff
+    RUN/0004-keep.diff
+    RUN/0004-keep/...
 
-The results file of a task: one JSON line an iteration.
-
-Holds the lines of every run of the task; those of other runs are left as they are.
+The results file of a task has one JSON line an iteration. Lines of other runs of the task stay
+unchanged.
 """
 
 import hashlib

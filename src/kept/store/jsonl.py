@@ -1,15 +1,12 @@
-"""A file of checksummed lines that only ever grows.
+"""Append-only JSONL files with checksums: writing, reading, and reports of damage.
 
-Every line reaches the kernel before `write` returns, so it survives a killed process; `sync` has it
-survive a lost machine. A line that was cut off by a crash is moved to `NAME.torn` when the file is
-opened: bytes are never thrown away.
+Every line reaches the kernel before `write` returns, so it survives a killed process; `sync`
+makes it survive a lost machine. A line truncated by a crash is moved to `NAME.torn` when the file
+is opened: bytes are never thrown away.
 
-How a record that cannot be read is told: by its file and its line. Changes nothing.
-
-Reading the files of a run, line by line. Takes no lock and writes nothing.
-
-Every line is verified by its checksum before it is decoded. Offsets are those that lines were
-written at: a file that something else has changed is searched for them.
+Reading takes no lock and writes nothing. Every line is verified by its checksum before it is
+decoded. Lines have the offset at which they were written; in a file changed by another program
+they are searched. Damage is reported by file and line.
 """
 
 import logging

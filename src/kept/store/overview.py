@@ -1,10 +1,9 @@
-"""What a run has used so far, by steps with a verdict and by those without.
+"""Run overview without reading the whole journal, and spend by verdict.
 
-A run at a glance, however long it is: from its index and the ends of its files.
-
-Nothing here reads the whole spine as records, or the rollout file but for what open steps are at.
-It says of seed, incumbent, best and spend what the fold of the spine says; a test compares them.
-Takes no lock and writes nothing. `refresh` reads only what was written since.
+It uses the index and the ends of files. It reads neither the whole spine as records nor rollouts,
+except for open steps. Seed, incumbent, best and spend equal those of the spine's fold; a test
+compares them. It takes no lock and writes nothing. `refresh` reads only new data. Spend is split
+into steps with a verdict and others.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,8 +1,7 @@
-"""Reading a run back: the same fold as the live run, from files alone.
+"""Reader of a run from its files, by the same fold as the live run.
 
-Takes no lock and writes nothing, so a run can be looked at while it goes on.
-
-Cases that no candidate was ever measured on: they are in the figures, or missing from them.
+It takes no lock and writes nothing, so it works while the run goes on. It also finds cases that
+no candidate was ever measured on.
 """
 
 import gc

@@ -1,14 +1,11 @@
-"""What the parts of a step look like that the core leaves open: settings and accounts.
+"""Schemas of journalled dicts that the core leaves open: settings, accounts, facts.
 
-Settings are what a schedule told a proposer; an account is what a proposer told of its step. Only
-what some reader depends on is listed, and anything besides may stand there. What does not look so
-was changed by something else: it is named, and never read as something that it is not.
+Settings come from a schedule for a proposer, accounts from a proposer about its step, facts from
+the plan about the run. Only keys that a reader depends on are listed; others are allowed. A value
+that does not match was changed by another program. It is reported by name and never misread.
 
-What the facts of a run look like, which are what its plan tells of itself.
-
-Only what some reader depends on is listed, and anything besides may stand there; but not among what
-somebody asked for, which a resume takes up as a whole. A key there that nobody knows was renamed,
-or asks for what this version cannot do.
+The request of a run allows no extra keys, because a resume takes it as a whole. An unknown key
+was renamed, or asks for a feature that this version lacks.
 """
 
 from collections.abc import Mapping

@@ -1,23 +1,14 @@
-"""A clock that stands still unless somebody sleeps.
+"""Test doubles: clock, gate dialogue, embedder, gates, proposer, sink, tool, known truth.
 
-Sleepers wake in order of time, and the clock jumps to the next one only when everything else has
-had its turn: an hour of waiting takes no time, and what happens first is not a matter of luck.
+The clock advances only when code sleeps. Sleepers wake in order of time, and it jumps to the next
+only after everything else has run. So an hour takes no time, and the order is deterministic.
 
-A gate heard to its end: asked, answered from a table of outcomes, asked again.
+The gate dialogue asks a gate, answers from a table of outcomes, and asks again until its verdict.
+It is the engine's own dialogue, without runner and journal.
 
-The engine's own dialogue without the engine: no runner, no journal, only what rollouts would bring.
-
-An embedder without a provider: texts that share words lie near each other.
-
-Gates that do not look: what a test of a run must be able to tell from a real one.
-
-A world whose truth is known: lines that may be added to a text, and what each does to it.
-
-A proposer that draws lines from a pool.
-
-A sink that remembers what it was told.
-
-A tool that answers as it is told to.
+The embedder gives texts with shared words nearby vectors. Fixed gates ignore the scores. In the
+known truth, lines may be added to a text and each has a given effect; the proposer draws from a
+pool of them.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""A runner whose truth is known, with noise and faults on demand.
+"""Test runner with a known truth, noise and faults, and small in-memory runs.
 
-Every draw is fixed by candidate, case, repeat and purpose: the same pair always comes out the same,
-and two pairs have nothing to do with each other.
-
-Runs without files: a small plan, and one sitting of it on a journal in memory.
+Every rollout is determined by candidate, case, repeat and purpose. Equal pairs give equal
+results; different pairs are independent. A run is one session of a small plan on a journal in
+memory.
 """
 
 import asyncio

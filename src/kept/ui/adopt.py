@@ -1,17 +1,11 @@
-"""A git commit of what was adopted, and of nothing else.
+"""Adoption of a run's best into the source: checks, atomic file changes, git commit.
 
-Several files changed as one: all of them, or none.
+This is the only place that changes existing source files. A source that differs from the run's
+start is refused. Several files change as one: all or none. New contents are written and synced
+beside the old ones first, then one rename a file follows. A failed rename undoes the earlier
+ones.
 
-New contents are written and synced beside the old ones first; what then remains is one rename a
-file. A rename that fails takes the earlier ones back.
-
-The files that an adoption changes, and the state that the source is in.
-
-Taking a run's best over into the source: the only place that changes a file that was there.
-
-Refuses a source that is not what the run started from, and changes all files or none.
-
-What a run shows, as the message of a commit that takes its best over.
+The commit contains only adopted files, and its message sums up the run.
 """
 
 import glob

@@ -1,12 +1,9 @@
-"""A `dspy.Module` as texts, and texts set on a copy of it.
+"""DSPy modules: candidate texts, demo proposer, error attribution and rollouts.
 
-Of every predictor its instructions are one text, and its demos, as JSON, another.
-
-A proposer of demos: what predictors did on train cases that went well.
-
-Whose fault an exception inside a module is, and what a module used before it.
-
-Runs a module on an example with the texts of a candidate, and has the metric score it.
+Each predictor of a `dspy.Module` yields two texts: its instructions, and its demos as JSON.
+Candidate texts are set on a copy of the module. The proposer of demos takes traces of predictors
+from train cases that went well. Each rollout runs the module on one example and lets the metric
+score it. Exceptions inside the module are attributed to the candidate or to infrastructure.
 """
 
 import contextvars

@@ -1,6 +1,6 @@
-"""The call that a user of `gepa.optimize` has, answered by a run of Kept.
+"""Drop-in `gepa.optimize` and `gepa.optimize_anything`, executed as runs of Kept.
 
-The call that a user of `gepa.optimize_anything` has: one function that scores a candidate.
+`optimize_anything` takes one function that scores a candidate.
 """
 
 import inspect

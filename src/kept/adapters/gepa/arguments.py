@@ -1,8 +1,6 @@
-"""Arguments of `gepa.optimize`: what each means here, and what is said of those that mean nothing.
+"""Translation of `gepa.optimize` arguments and `GEPAConfig` to terms of Kept.
 
-An argument that would change nothing is refused by its name, never passed over.
-
-gepa's `GEPAConfig` as terms: what is set in it and means nothing here is refused by its name.
+An argument or setting that would have no effect here is refused by name, never ignored.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,8 +1,6 @@
-"""Arguments of `inspect_ai.eval`: what each means here, and why some mean nothing.
+"""Drop-in for `inspect_ai.eval` with a text to improve, and translation of its arguments.
 
-An argument that would change nothing is refused by its name, never passed over.
-
-The call that a user of Inspect has: a task, a model, and now a text to improve.
+An argument that would have no effect here is refused by name, never ignored.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

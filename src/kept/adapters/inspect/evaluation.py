@@ -1,13 +1,9 @@
-"""What Inspect does for one rollout, watched from inside: how far it came, what was raised.
+"""One long-lived Inspect `eval` in a thread, fed with tasks and samples during a run.
 
-One task of a running `eval`: samples are handed to it as they are wanted.
-
-What Inspect does to the terminal and the logs of a process, kept off both during a run.
-
-One `eval` of Inspect's in a thread of its own, fed with tasks and samples while it runs.
-
-There may be only one at a time in a process, and starting it takes longer than a sample: so all
-rollouts of a run are samples of one, side by side. Its logs go to memory, and it shows nothing.
+A process may have only one `eval` at a time, and starting it takes longer than a sample. So all
+rollouts of a run are concurrent samples of one `eval`. Its logs stay in memory, and its terminal
+display and log files are switched off. Hooks record the progress of each rollout and the
+exceptions raised in it.
 """
 
 import asyncio

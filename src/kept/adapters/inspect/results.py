@@ -1,18 +1,15 @@
-"""What scorers of Inspect's said, as numbers: never one that they did not say.
+"""Inspect samples as rollouts: scores, traces, and attribution of failures.
 
-Whose fault it is that a sample came to no score.
+Scores are numbers that a scorer gave; a missing one is never made up. Inspect's own scorers score
+each run of a sample. A sample without a score is attributed as follows:
 
 | what happened | kind | blame |
 |---|---|---|
-| a call to a model failed, as often as Inspect tries | that of `kept.models.protocol` | the same |
+| a call to a model failed after Inspect's retries | that of `kept.models.protocol` | the same |
 | a solver raised, or no task can be made of these texts | crash | candidate |
-| a solver lost a connection, or was told 429 or 5xx | network, server | infrastructure |
+| a solver lost a connection, or got 429 or 5xx | network, server | infrastructure |
 | the sample did not begin: its sandbox, say | harness | infrastructure |
 | a scorer raised | harness | infrastructure, unless it can score the incumbent |
-
-What Inspect tells of a sample that has ended, as a rollout.
-
-Runs one sample of a task once, as a candidate has it; Inspect's own scorers score it.
 """
 
 import asyncio

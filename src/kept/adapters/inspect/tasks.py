@@ -1,6 +1,6 @@
-"""The samples of a task as cases.
+"""Inspect tasks: samples as cases, and task construction from candidate texts.
 
-From the texts of a candidate to a task of Inspect's: by a function, or by a file in a folder.
+A task is built by a function, or from a file in a folder.
 """
 
 import contextlib

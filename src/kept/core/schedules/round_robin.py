@@ -1,11 +1,9 @@
-"""Which text a step edits: the incumbent, or a near miss that does better on some cases.
+"""Round-robin, fixed-turn and race schedules, and the choice of the text that a step edits.
 
-An edit that helps only together with another is never found from the incumbent alone. A near miss
-that has waited long is drawn by the train cases on which it is the best of all, and the incumbent
-three times in four at least: where edits help each by itself, what is put on top of another costs
-more to judge.
-
-Schedules: every proposer in turn until the budget is used up; so many turns; a race.
+A step edits the incumbent, or a near miss that does better on some cases. Edits that help only
+together are never found from the incumbent alone. A near miss that has waited long is drawn by
+the train cases on which it is the best. The incumbent is drawn at least three times in four:
+where edits help independently, stacked edits cost more to judge.
 """
 
 from collections import Counter

@@ -1,12 +1,9 @@
-"""Games being played: a process each, asked for one action at a time.
+"""ALFWorld: household tasks in a text world, played step by step in TextWorld.
 
-A process that has ended its game plays the next one: it takes longer to start than a game to open.
-
-ALFWorld: household tasks in a world of text, played step by step in TextWorld.
-
-A case is a game file, `game.tw-pddl`. It is read from folders as ALFWorld has them, or from rows
-with `gamefile`. Each game is played in a process of its own at its own pace; no game waits for
-another. Needs the extra `alfworld`.
+A case is a game file, `game.tw-pddl`. It is read from folders in ALFWorld's layout, or from rows
+with `gamefile`. Each game runs in a process at its own pace; games do not wait for each other. A
+process that has finished its game plays the next one, because starting it takes longer than
+opening a game. Needs the extra `alfworld`.
 """
 
 import hashlib

@@ -1,8 +1,6 @@
-"""Multiple choice: the choices of a row, and the one that an answer means.
+"""Answer grading: multiple choice, MathVerse formulas, and a judge for short answers.
 
-Formulas as MathVerse writes them: when two are the same, and the choices in a question.
-
-A judge's verdict on a short answer: `True` where it says the same as what is expected.
+A judge's verdict is `True` if the answer says the same as the expected one.
 """
 
 import re

@@ -1,31 +1,26 @@
-"""An environment that is ready to be trained in: all that a recipe has to know of it.
+"""Environment base class, its config, its seed skills, and the roles of trace items.
 
-The trace of a rollout, which analysts are shown, is made of these items, in order:
+Derive from `Environment` and define `name`, `read`, `pose` and `grade`; the rest has defaults.
+The constructor arguments are the options that a config may set in `env`. Each built-in
+environment has a seed skill, one Markdown file.
+
+The trace of a rollout, which analysts see, consists of these items, in order:
 
 * `system`: the system prompt of the student, the skill in it. At most one, the first.
-* `user`: what the student was asked: the first is the prompt of the case, later ones are further
+* `user`: the student's input: the first is the prompt of the case, later ones are further
   turns of a conversation.
-* `assistant`: what it said; `data["tool_calls"]` are the tools that it wanted used.
-* `tool`: one use of a tool: `data["name"]`, `data["arguments"]`, and the text that came back. What
-  an agent CLI did is one, too: `data["command"]` says what, the text is what came of it. Its steps
-  are numbered by `data["step"]`.
-* `step`: one step of a simulator: `data["step"]` is its number from 1, `data["action"]` what was
-  done, `data["reasoning"]` what was thought before; the text is what the simulator answered.
-* `info`: what was cut, and what an agent CLI cost; with a `data["summary"]` that sums its trace up.
-* `failure`: why the student came to no answer, where that is its own fault.
-* `verification`: what the scorer says of the outcome. It may hold the expected answer
+* `assistant`: its reply; `data["tool_calls"]` are the tool calls that it requested.
+* `tool`: one use of a tool: `data["name"]`, `data["arguments"]`, and the text that came back.
+  An action of an agent CLI is one, too: `data["command"]` is the action, the text its result.
+  Its steps are numbered by `data["step"]`.
+* `step`: one step of a simulator: `data["step"]` is its number from 1, `data["action"]` the
+  action, `data["reasoning"]` the thought before it; the text is the simulator's answer.
+* `info`: what was cut, and the cost of an agent CLI; `data["summary"]` sums its trace up.
+* `failure`: why the student has no answer, where that is its own fault.
+* `verification`: the scorer's comment on the outcome. It may hold the expected answer
   (`data["reference"]`), and so is shown only as far as the gold answers are.
-* `session`: all that an agent CLI said, word for word (`data["raw"]`), and what it can go on from,
-  packed; never shown, only handed to `probe`.
-
-What an environment is: where cases come from, what is asked of a student, how it is graded.
-
-Derive from `Environment` and say four things: `name`, `read`, `pose` and `grade`. What else there
-is has a default. The arguments of the class are the options that a config may set in `env`.
-
-What a config says of an environment, whatever its spelling.
-
-The skills that environments begin with, one Markdown file each; and skills of a user's.
+* `session`: the verbatim output of an agent CLI (`data["raw"]`), and its packed state to
+  continue from; never shown, only passed to `probe`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

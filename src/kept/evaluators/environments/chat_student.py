@@ -1,26 +1,19 @@
-"""Diagnostic rollouts: a candidate that carries what the student is told besides its skill.
+"""Chat model as student: skill prompt, conversation, grading, and diagnostic probes.
 
-The instruction, and what the student had said and done before, travel as one more text of the
+The prompt contains SKILL.md first, then the other files of a skill folder with their paths.
+Markdown comments are left out: they are for people and proposers, such as markers of protected
+regions.
+
+The environment decides about tools and further turns. An unusable reply is the student's own
+failure and stands in its trace. A provider that does not answer is an infrastructure failure, and
+no rollout counts.
+
+The scorer returns `hard`, `soft` and a reason. A judge is called in the scope of the rollout: its
+calls are journalled, paid for and replayed like any other.
+
+A diagnostic rollout carries its instruction and the earlier conversation as one more text of the
 candidate. So a probe is an Ask like any other: journalled, and never mixed up with a rollout of
 the skill itself.
-
-A skill as a chat model reads it.
-
-SKILL.md comes first, the other files of a skill folder follow with their paths. Comments of
-Markdown are for people and proposers: markers of protected regions are no part of what is learnt.
-
-A chat model as student: it is told the skill, and talks its way through a case.
-
-One question and one answer are the least of it; tools are used and further turns are had as the
-environment wants. What it says that cannot be used is its own failure, and is told with its trace;
-what a provider does not answer is a failure of infrastructure, and no rollout at all.
-
-What a student's reply says: the answer in it, and what is shown of one.
-
-The scorer of an environment: `hard`, `soft` and why, with what analysts are told of it.
-
-Where a grade needs a judge, the judge is asked in the scope of the rollout: journalled, paid for
-and served from the journal like any other call.
 """
 
 import asyncio

@@ -1,13 +1,10 @@
-"""Rows of data files, each with the line it begins in: JSON, JSON lines and CSV.
+"""Dataset rows (JSON, JSON lines, CSV) with line numbers, their fields, and splits.
 
-Knows nothing of what a row should say.
+Reading knows nothing about the meaning of a row. A field is looked up under several names and
+checked for its type; a problem names the line.
 
-Cases by split: shared out by ratio, or read from folders that somebody has made.
-
-A split by ratio is the same whenever it is made of the same data. It can be written as files, and
-read back as a `split_dir`.
-
-Fields of a row: one of several names, of a kind, or a problem that names the line.
+Splits are made by ratio, or read from existing folders. A split by ratio is deterministic for the
+same data. It can be written as files and read back as a `split_dir`.
 """
 
 import csv

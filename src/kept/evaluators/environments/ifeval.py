@@ -1,18 +1,12 @@
-"""Whether a text is in a language, without a model: by its script, and by words that it is full of.
+"""IFEval: prompts with instructions that a program can check.
 
-It tells apart the languages that IFEval asks for. Where several share a script, the one with most
-of its common words in the text is meant.
+A row has `key`, `prompt`, `instruction_id_list` and `kwargs`, one mapping for each instruction. A
+case is solved if every instruction is followed; `soft` is the share that is. Kinds and arguments
+are those of the published list; the checks are an independent implementation and pure.
 
-Sentences of a text: parted at full stops that end one, and not at those that abbreviate.
-
-The instructions of IFEval: for each, whether a text follows it and what is wrong if not.
-
-Pure. The kinds and their arguments are those of the published list; the checks are written anew.
-
-IFEval: prompts with instructions that a program can check, in rows as its authors publish them.
-
-A row has `key`, `prompt`, `instruction_id_list` and `kwargs`, one mapping for each instruction.
-A case is solved where every instruction is followed; `soft` is the share that is.
+Languages are detected without a model, by script and by common words. Only the languages that
+IFEval asks for are distinguished. Where several share a script, the one with most of its common
+words wins. The sentence splitter ignores full stops of abbreviations.
 """
 
 import re

@@ -1,12 +1,11 @@
-"""Scores of OfficeQA answers: equality and shared words, and the rule that its authors publish.
-
-By the published rule an answer is one line with as many numbers as are expected, each within a
-relative tolerance and of the expected unit; lists keep their order, texts are equal.
-
-OfficeQA: questions about treasury bulletins, answered with tools that read the documents.
+"""OfficeQA: questions about treasury bulletins, answered with document tools.
 
 Rows are those of the published CSV files (`uid`, `question`, `answer`, `source_docs`,
 `source_files`, `difficulty`). A student sees only the documents that its row names.
+
+Scores are equality, shared words, and the published rule. By that rule an answer is one line with
+as many numbers as expected. Each must be within a relative tolerance and of the expected unit.
+Lists keep their order, and texts must be equal.
 """
 
 import json

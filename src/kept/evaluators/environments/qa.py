@@ -1,19 +1,18 @@
-"""Answers compared as SQuAD compares them: case, punctuation, articles and blanks do not matter.
+"""Question answering: BIG-Bench Hard, GSM8K and SearchQA.
 
-BIG-Bench Hard: puzzles in files `TASK.json` with `examples` of `input` and `target`.
+Answers are compared as SQuAD does: case, punctuation, articles and blanks do not matter.
 
-The file gives the type of its cases. A target is a choice `(B)`, a word such as `Yes` or `True`, a
-number, or a text; each is compared as what it is.
+BIG-Bench Hard: puzzles in files `TASK.json` with `examples` of `input` and `target`. The file
+gives the type of its cases. A target is a choice `(B)`, a word such as `Yes` or `True`, a number,
+or a text; each is compared by its type.
 
-GSM8K: grade-school word problems whose answer is one number, in rows `question`, `answer`.
+GSM8K: grade-school word problems with one number as answer, in rows `question`, `answer`. The
+expected number stands behind `####`. A reply is read at its `<answer>`, behind `####`, or at its
+last number; one without any number cannot be graded.
 
-The expected number stands behind `####`. A reply is taken at its `<answer>`, at what stands behind
-`####`, or at its last number; one without any number cannot be graded.
-
-SearchQA: a trivia question with the passages that a search found; answers are a few words.
-
-Rows have `question`, `answers` (or `answer`) and `context`, passages behind `[DOC]` marks; `id` or
-`key` tells them apart. Context is cut by whole passages, and both student and trace are told so.
+SearchQA: trivia questions with search passages; answers are a few words. Rows have `question`,
+`answers` (or `answer`) and `context`, passages behind `[DOC]` marks; `id` or `key` identifies
+them. Context is cut by whole passages, which prompt and trace mention.
 """
 
 import re

@@ -1,8 +1,7 @@
-"""From a name to an environment: a built-in one, an entry point, or `module:Class`.
+"""Environment lookup by name, entry point or `module:Class`, and its construction.
 
-Its options are checked against what its class takes: each by its type, and none that is unknown.
-
-From settings and a student to an environment that is ready to be trained in.
+Options are checked against the constructor of the class: types match, and unknown names are
+refused. Settings and a student then give an environment that is ready for training.
 """
 
 import difflib

@@ -1,8 +1,7 @@
-"""What a metric is told, with the names of the YAML; one class for each kind.
+"""Metric configs, one class for each kind with the YAML names, and metric inputs.
 
-Pure. What a file may say was looked at when it was read: here a wrong name is a programmer's error.
-
-What metrics look at: one exchange of a conversation, with what its case says of it.
+A metric looks at one exchange of a conversation and the annotations of its case. Pure. Files were
+validated when they were read: a wrong name here is a programming error.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,16 +1,12 @@
-"""How much of an answer's words are those of the ground truth: bleu, rouge and meteor.
+"""Deterministic metrics: BLEU, ROUGE, METEOR, string and number comparison, JSON paths.
 
-The counting is that of the libraries that people know these numbers from. Nothing is fetched: where
-one of them would look up synonyms in a corpus, it is told that there are none. They are imported
-when first needed, and are the extra `metrics`.
+BLEU, ROUGE and METEOR are counted by the usual libraries, the extra `metrics`. They are imported
+at first use. Nothing is downloaded: METEOR runs without its synonym corpus.
 
-Likeness of texts of any length: long ones are compared in a process apart, and given up in time.
+Similarity takes time proportional to the product of both lengths, and an answer may have any
+length. So long texts are compared in a separate process with a time limit.
 
-What is compared grows with the product of both lengths, and an answer may be as long as it likes.
-
-Metrics that compare with the ground truth character by character, or as numbers. Pure.
-
-One value of a JSON answer, by its path: `a.b[0].c`. Pure.
+JSON answers can be compared by the path of one value: `a.b[0].c`.
 """
 
 import math

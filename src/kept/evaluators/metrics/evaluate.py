@@ -1,8 +1,7 @@
-"""What is wrong with a metric or a case before anything is spent on it; costs no process.
+"""Validation of metrics before a run, and evaluation of one metric of one exchange.
 
-One metric of one exchange: measured as its kind is, and held to its threshold.
-
-What could not be measured has no score. Whose fault that is stands beside it.
+A metric is measured by its kind and held to its threshold. One that could not be measured has no
+score; the failure beside it says whose fault that is. Validation starts no process.
 """
 
 import time

@@ -1,14 +1,13 @@
-"""Questions of a metric to its judge: each in a branch of its own, tried again where it fails.
+"""Metrics graded by a judge: whole answers (geval), and RAG answers piece by piece.
 
-What is judged is fenced off as material. A judge's failure is no candidate's.
+Each question runs in a branch of its own and is retried on failure. Judged material is fenced
+off. A failure of the judge is never blamed on the candidate.
 
-Answers that a judge grades as a whole: four known criteria, or those of the user (geval).
+Whole answers are graded by four known criteria, or by those of the user (geval).
 
-Answers and the passages they rest on, looked at piece by piece.
-
-One question takes a text apart into statements, one more each judges a single statement or passage;
-the score is counted, not asked for. Where there is nothing to count it is 0: saying nothing, and
-finding nothing, must not pay.
+For RAG, one question splits a text into statements, and one more judges each statement or
+passage. The score is counted, not asked for. It is 0 where there is nothing to count: saying or
+retrieving nothing must not pay.
 """
 
 import json

@@ -1,12 +1,10 @@
-"""The scorer of agent tests: every metric of every exchange, and whether the case passes.
+"""Scorer of agent tests: all metrics of all exchanges, and pass or fail of a case.
 
-Metrics are those of the turn, else of the case, else of the agent: whoever has some replaces those
-of the others. A metric that could not be measured leaves the case without a score, and all that was
-measured beside it stands in the details. An agent that came to no answer is measured no further.
+Metrics of the turn take precedence over those of the case, and those over the agent's. If a
+metric could not be measured, the case has no score, and the details hold all others. An agent
+without an answer is measured no further.
 
-Answers of a skill measured by the metrics of agent tests.
-
-`hard` is whether all of them pass, `soft` is their mean: what training decides by.
+For skill training, `hard` is 1 if all metrics pass, and `soft` is their mean.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

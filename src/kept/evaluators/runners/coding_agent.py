@@ -1,9 +1,8 @@
-"""An agent CLI as runner: it is given a case in a workspace, and what it leaves there is scored.
+"""Agent CLI as runner: it works on a case in a workspace, and its output is scored.
 
-Skill, instructions and prompt are artifacts. Of a case the agent sees the fields that a task names,
-as a model would. The execution is journalled as one call, so a resumed run does not repeat it.
-
-What a task may say about agent CLIs, as runners and as proposers.
+Skill, instructions and prompt are artifacts. The agent sees only the case fields that a task
+names, as a model would. The execution is journalled as one call, so a resumed run does not repeat
+it. The spec models here serve runners and proposers.
 """
 
 import shlex

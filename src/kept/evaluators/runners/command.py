@@ -1,19 +1,17 @@
-"""A shell command as runner: it finds the candidate and the case in its environment.
+"""Shell command as runner, and the `runner` section of a task.
 
     KEPT_CANDIDATE    folder with the candidate's files
     KEPT_CASE         JSON file with the case; absent in a run without cases
     KEPT_OUTPUT       folder for what the scorer is to see
 
-A command may have one exit code that says that the network or the like failed: it is tried again,
-and no candidate is to blame. Only if the task names it: a candidate that runs could use it too.
+A task may name one exit code that means an infrastructure failure: it is retried, and no
+candidate is blamed. It must be named in the task, because a running candidate could use it too.
 
-The execution is journalled as one call, so a run that was killed between running and scoring scores
-again without running again.
+The execution is journalled as one call. A run killed between running and scoring scores again
+without running again.
 
-What a task may say about how a candidate is executed.
-
-By a command, by asking a model, or by an agent; one that does not say which is known by what it
-names: an `agent`, or else a `model` or a `prompt`.
+A `runner` section is a command, a model or an agent. Without `type`, its keys decide: `agent`,
+else `model` or `prompt`.
 """
 
 import re

@@ -1,21 +1,17 @@
-"""A prompt that is a template, as promptfoo has it: a text, or a chat in JSON.
+"""Model and agent runners: prompts, settings and promptfoo templates as artifacts.
 
-A text is what the user says. A chat is a list of messages with `role` and `content`; in one that
-is JSON before it is filled in, each text is filled in by itself, so that no quote breaks it.
+A prompt with `{{field}}` is the user message, with fields of the case filled in. Any other is the
+system message, and the case follows. Only fields that the task names are available, because
+others hold the answer. Markdown comments are removed; they are for people and proposers.
 
-An agent as runner: what a case says to it is said one by one, and it answers with its tools.
+With `template: nunjucks` a prompt is read as in promptfoo: a text, or a chat in JSON. A chat is a
+list of messages with `role` and `content`. If it is JSON before filling, each text is filled
+separately, so that no quote breaks it.
 
-What the agent is (its instructions, its numbers, what its tools are told to be) comes from the
-candidate; what a case says, with the files that go with it, from whoever reads cases.
+An agent answers the messages of a case one by one with its tools. Its instructions, numbers and
+tool descriptions come from the candidate.
 
-A language model as runner: prompt and settings are artifacts, and it is asked about cases.
-
-A prompt that says `{{field}}` is the message, with the field of the case in that place; one that
-does not is the system message, and the case follows it. Only the fields that a task names can be
-had, for the others hold the answer. Comments of Markdown are for people and proposers: the model
-does not see them. With `template: nunjucks` a prompt is what promptfoo takes it for.
-
-With the same case and repeat every candidate is given the same seed, and every pair another one.
+For the same case and repeat all candidates get the same seed; each pair has a different one.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
-"""The JSON object that a program printed, found among whatever else it said.
+"""Shell command as scorer: it reads the runner's output and prints one JSON object.
 
-A shell command as scorer: it reads what the runner left and prints one JSON object.
-
-It finds the same variables as the runner's command, in a fresh folder. A scorer is part of the
-harness: when it fails, no candidate is to blame.
+The object may stand among other output. The command has the same variables as the runner's, in a
+fresh folder. A scorer is part of the harness: when it fails, no candidate is blamed.
 """
 
 import json

@@ -1,21 +1,16 @@
-"""Several scorers as one: the weighted mean of what each says.
+"""Composite scorer (weighted mean of several), and small score transforms.
 
-The measures of a part carry its name in front: `style.score`. Where a part fails, so does the
-whole: a mean of what happens to work would move with what does not.
+Measures of a part have its name as prefix: `style.score`. If a part fails, so does the whole: a
+mean over the working parts would not be comparable.
 
-One loss for a case of an agent: one minus the weighted mean of its metrics.
+The loss of an agent case is one minus the weighted mean of its metrics. Each metric is first
+averaged over the turns of the case. Metrics without a weight are measured but do not count. A
+case that lacks some weighted metrics uses the others, so that all cases count alike
+(docs/decisions/0028).
 
-Turns within a case come first: the scorer beneath gives each metric its mean over them. Metrics
-without a weight are measured and count for nothing. A case that has not all weighted metrics is
-measured by those it has, so that every case counts alike (docs/decisions/0028).
-
-The measure `mixed`: a share of `soft` credit in what is else `hard`.
-
-Whether a case passes, as a measure: only one that is solved as a whole does.
-
-For runners that measure while they run: what they measured is the score.
-
-A scorer that also records input, expected output and got output, for reports of `kept eval`.
+The measure `mixed` adds a share of `soft` credit to `hard`. The pass measure is 1 only for cases
+that are solved as a whole. One scorer takes over what a runner measured; another also records
+input, expected output and actual output for reports of `kept eval`.
 """
 
 import asyncio

@@ -1,17 +1,11 @@
-"""What all who ask judges need: to ask several at once, and to say whose failure a failure is.
+"""Models as judges: prompts, replies, failures, and the mean over several judges.
 
-What a judge is asked, and what its answer is worth.
+Judges give values on named scales, and the score is their mean. Rules come first: a violation
+limits the score to the cap, and with a cap of 0 no judge is called. If one judge fails, so does
+the whole: a mean over the others would not be comparable. The judge is blamed, never the
+candidate.
 
-Pure. Material of a candidate is fenced off, so that what it says to the judge is part of what is
-judged.
-
-Models as judges: several are asked for values on named scales, and their mean is the score.
-
-Rules come first, and what breaks one is worth no more than the cap, whatever a judge says; at 0 no
-judge is asked. Where a judge fails, so does the whole: a mean of those that happen to answer
-would move with those that do not. Such a failure is the judge's and no candidate's.
-
-What a task may say about judges: models that give values on named scales.
+Material of a candidate is fenced off, so that instructions in it are judged, not followed.
 """
 
 import asyncio

@@ -1,20 +1,12 @@
-"""What a rule may look for in a text.
+"""Rule-based scorer: checks of one text each, without running anything.
 
-A check measures one thing and says what is wrong with it, if anything is. No processes, no models:
-the same text is always measured alike.
+Every rule emits its measure under its own name. `score` is the weighted share of rules that hold
+and `violation_count` the number of others; each violation has a finding. Checks use no models, so
+the same text always gets the same result.
 
-Checks that a hostile text could hold up for ever, measured in processes of their own.
-
-An expression can try more ways to match than there is time for, and a document of a few lines can
-unfold to more than there is memory for. A process that takes too long is ended, and the next check
-gets another.
-
-Rules as scorer: what can be checked without running anything.
-
-Every rule emits what it measured under its own name. `score` is the weighted share of the rules
-that hold, `violation_count` the number of those that do not, and a finding names each of these.
-
-What a task may say about rules: each looks for one thing in one text.
+Some checks can be slow on hostile text, and these run in separate processes. A regular expression
+can backtrack without end, and a short document can unfold to exhaust memory. A process that
+exceeds its time is ended, and the next check gets another.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""Why a template cannot be read or filled in.
-
-What may be done to a value: filters of nunjucks that prompts use, and `load` of promptfoo.
-"""
+"""Template errors, and filters: those of nunjucks in common use, and promptfoo's `load`."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping

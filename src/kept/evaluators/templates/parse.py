@@ -1,9 +1,4 @@
-"""What a template is made of.
-
-Reading what stands between the braces.
-
-From a text to its parts.
-"""
+"""Template parser: syntax tree, expressions between braces, and the text around them."""
 
 import re
 from collections.abc import Iterator

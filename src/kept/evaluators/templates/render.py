@@ -1,12 +1,9 @@
-"""Filling a template in.
+"""Rendering of promptfoo templates: the common part of nunjucks, without code.
 
-Which values a template asks for.
-
-Templates as users of promptfoo write them: the common part of nunjucks, and no code.
-
-Values are those of JSON. A template can read them, choose and repeat; it calls no method, reaches
-no attribute and takes a bounded number of steps, so that one which a proposer wrote does no harm.
-What is beyond that is refused by its name, never passed over.
+Values are those of JSON. A template can read, choose and repeat them. It calls no method, reaches
+no attribute and takes a bounded number of steps, so templates by a proposer are safe. Unsupported
+syntax is refused by name, never ignored. The names of the values that a template needs are
+available too.
 """
 
 import operator

@@ -1,23 +1,10 @@
-"""Why a file cannot be read, and what every reader does about it.
+"""Document readers: Excel as CSV, PDF, PowerPoint, Word, web pages, text and images.
 
-The cells of Excel files, as CSV: every sheet under its name.
+Excel gives every sheet under its name, PowerPoint its slides, Word its paragraphs and tables in
+order. Images are recognized by their first bytes, not by name.
 
-The text of PDF files.
-
-Pictures: known by how they begin, whatever their name says.
-
-Files that are text already, and the text of web pages.
-
-The text of PowerPoint files, slide by slide.
-
-The text of Word files: paragraphs and tables in their order.
-
-One file: what kind it is, whether it may be read, and who reads it.
-
-Files of people as what a model can be told: text, or pictures.
-
-Everything is bounded: a file that is too large, or says too much, is refused in words. It takes as
-long as it takes to parse, so whoever has an event loop calls it in a thread.
+Everything is bounded: a file that is too large, or contains too much, is refused with a reason.
+Reading blocks while parsing, so async callers use a thread.
 """
 
 import codecs

@@ -1,13 +1,10 @@
-"""The files that the workers of one run share, held in memory and changed by stamped changes.
+"""Shared files of the workers of one run, in memory, and tools for them.
 
-Nothing here touches a disk, so no path leads out of them, no link leads astray, and what is in a
-journal can be done again in any order: of two changes of one file the later stamp holds.
+The tools list, read, write and delete. They work on `SharedFiles` only and nothing touches a
+disk, so no path or link leads outside. An invalid path is an answer for the model.
 
-Tools for files that workers share: list, read, write, delete.
-
-They work on `SharedFiles` and on nothing else, so no argument leads outside. What is wrong with a
-path is an answer that the model can go by. What a use changed is journalled with its answer: a
-resume makes the change again, and does not ask why.
+Changes are stamped and journalled with the tool's answer: of two changes of one file the later
+stamp wins. A resume can therefore repeat them in any order.
 """
 
 from collections import Counter

@@ -1,11 +1,10 @@
-"""A function of the user as tool.
+"""User functions and prompts as tools.
 
-It runs in processes of its own, started when needed and used again, so that its imports, its
-crashes and its hanging are not ours; between walls it writes to no file of ours. What goes wrong in
-a call is told to the model, which may make a better one. A function that cannot even be imported is
-part of a broken harness.
+A function runs in reusable processes, started on demand, so its imports, crashes and hangs are
+isolated. In the sandbox it cannot write to the user's files. The model receives the error of a
+failed call and may retry. A function that cannot be imported is a harness failure.
 
-A prompt as tool: a template is filled in, a model is asked, and its answer is the tool's.
+A prompt as tool fills in a template and returns the answer of a model.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""JSON schemas of what tools take: what a spec says, over what a signature tells.
+"""Journalled, timed and bounded tool calls, and JSON schemas of tool arguments.
 
-What every use of a tool has in common: it is journalled, timed, and not endless.
+A schema in the spec overrides what the signature of a function gives.
 """
 
 import time

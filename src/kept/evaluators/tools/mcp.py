@@ -1,14 +1,12 @@
-"""One connection to a server of tools, held open by a task of its own.
+"""Model Context Protocol tools: a server connection shared by all rollouts of a run.
 
-What the SDK opens must be closed by the task that opened it, and rollouts come and go: so none of
-them opens it. Any of them may speak by it.
+The SDK requires that the task that opens a connection also closes it, and rollouts come and go.
+So a separate task holds each connection, and any rollout may use it.
 
-Tools of servers that speak the Model Context Protocol.
-
-A server is opened when it is first needed, once for a run, and used by all rollouts at once. One
-that goes away fails the uses that are under way, and is opened again for the next one; not for
-ever. Any of those uses may have brought it down, so when they are made again they are made one by
-one: the one that does is found, and the others have their answers.
+A server is opened on first use, once for a run. If it goes away, calls under way fail and the
+next one reopens it, at most five times in a row. Any of the failed calls may be the cause, so
+they are repeated one by one. This isolates the one that breaks the server, and the others get
+their answers.
 """
 
 import asyncio

@@ -1,12 +1,10 @@
-"""A server of tools as a process: started, spoken to by lines, ended with all it started.
+"""MCP transports: server processes over stdio, and bounded responses over HTTP.
 
-Not the SDK's own transport: that one joins the parts of a long line again and again, so that an
-answer of 50 MB holds up a whole run for minutes, and it hands more of our environment on.
+The SDK's stdio transport is not used. It joins the parts of a long line repeatedly, so an answer
+of 50 MB blocks a run for minutes. It also passes on more of our environment.
 
-What is read of a server's answers over HTTP: as much as is told, whatever it sends.
-
-The SDK reads an answer whole before anybody can look at it. Here it is cut while it comes in: in
-the place of one that is too long stands the error that says so, as over pipes.
+The SDK reads an HTTP answer whole before it can be inspected. Here an answer that is too long is
+cut on arrival and replaced by an error, as over pipes.
 """
 
 import asyncio

@@ -1,15 +1,11 @@
-"""llama.cpp on this machine: one set of weights, answering several requests at a time.
+"""Local models on llama.cpp: engine, model, and an OpenAI-compatible loopback server.
 
-Blocking. `kept.models.local.model` keeps it off the event loop.
+There is no key, no network and no price. One set of weights answers several requests at a time.
+The same seed gives the same answer. The engine blocks; `LocalModel` keeps it off the event loop.
 
-A model that runs on this machine, on llama.cpp: no key, no network, no price.
-
-With the same seed it gives the same answer again.
-
-A model behind the OpenAI chat protocol, on loopback: for programs that speak nothing else.
-
-It listens on 127.0.0.1 alone and has no key. Web pages cannot use it: a request must be JSON and
-name a loopback host, which a page of another origin cannot do without being asked first.
+The server is for programs that speak only the OpenAI chat protocol. It listens on 127.0.0.1 and
+has no key. Web pages cannot use it: a request must be JSON and name a loopback host. Browsers do
+not send this to another origin without a preflight.
 """
 
 import asyncio

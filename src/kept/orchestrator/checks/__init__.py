@@ -1,10 +1,10 @@
-"""The first check (rule R34): six cheap looks at each deliverable, before anything dearer.
+"""Level-0 check of deliverables (rule R34): six cheap tests before anything expensive.
 
 In this order: no_placeholder, no_text_loop, file_size_delta, no_duplicate_headings,
-balanced_delimiters, json_valid_if_claimed. The first flaw of a file is told, and no model is asked.
-Where it departs from its source is in docs/decisions/0054.
+balanced_delimiters, json_valid_if_claimed. Only the first flaw of a file is reported, and no
+model is called. Differences from the source are in docs/decisions/0054.
 
-L0 as a check of a completion: its six looks at every deliverable that was declared.
+The completion check applies them to every declared deliverable.
 """
 
 import re

@@ -1,23 +1,18 @@
-"""Whether critics think well enough of what was made last.
+"""Checks that execute or evaluate: critic, deterministic phases, metrics, smoke tests.
 
-No number of rejections and no file switches this off, and no critique is ever made up: where one is
-missing, nobody can tell.
+Critic: its opinion of the latest result must be good enough. No number of rejections and no file
+disables this check. A missing critique is never made up; the check is then undecided.
 
-Rule R33: a phase that is deterministic runs a command and reaches no model.
+Deterministic phase (rule R33): it runs a command and reaches no model. It has no scope, key,
+network or secrets, and a time limit. Six kinds of invariants must hold afterwards; one of an
+unknown kind does not hold.
 
-It is given none: no scope, no key, no network, an environment without secrets, and a time after
-which it is ended. What must hold afterwards is said by six kinds of invariants; one of an unknown
-kind does not hold.
+Metrics, the last check: weighted metrics against thresholds, with all parts recorded. The four
+usual ones are those of the source and use the run's own reports. A test of the user looks at the
+deliverable, and weighs more than all of them.
 
-The last check: weighted metrics of the whole, against thresholds. All parts are recorded.
-
-The usual four are those of the source and go by what the run says of itself. A test of the user's
-own goes by the deliverable, and is worth more than all of them.
-
-Whether what was made runs: the smoke test that a plan names, and scripts that say they are some.
-
-A test that was named must end well and in time. A script that nobody named a test for may want
-arguments or run for long, so only one that breaks down is refused.
+Smoke tests: those named in the plan, and scripts that declare themselves as such. A named test
+must exit with 0 in time. Other scripts may need arguments or run long, so only a crash counts.
 """
 
 import sys

@@ -1,29 +1,21 @@
-"""Which files a run owes: what its plan names, else what the words of plan and task name.
+"""Checks of files and replies: required deliverables, formats, confidence, repairs.
 
-Pure. A path is below the output folder; what leads out of it is no deliverable.
+Required files come from the plan, else from the words of plan and task. Paths are relative to the
+output folder; one that leads out of it is no deliverable. `deliverable_presence` checks the named
+paths, `deliverable` the kinds of files that the task asks for. A run without files is never
+complete.
 
-Whether what a run owes is there at all: deliverable_presence, and deliverable.
+Formats: empty or truncated files, and files of another type than their name, are refused if
+useless. Oddities are only noted.
 
-The first goes by the paths that plan and task name, the second by the kinds of files that the task
-asks for. No run is complete that leaves nothing.
+Rule R17: a worker's answer is an object, plain or under the worker's name. It has a confidence
+and the requested fields.
 
-Files that cannot be what their names say: empty, cut off, or of another kind.
+Similarity is a 64-bit fingerprint. Unrelated texts share about half of the bits, near-copies
+almost all. It is the same on every machine, because Python's own hash is not used.
 
-Only what nobody could use is refused; what is merely odd is noted.
-
-Rule R17: what a worker answers with holds a confidence, and the fields that were asked for.
-
-The answer is an object under the worker's own name, or just that object.
-
-How alike two texts are, by a fingerprint of 64 bits.
-
-Two texts share about half of the bits by chance, and nearly all when one is the other with a few
-words changed. Pure, and the same on every machine: no hash of Python's own is in it.
-
-Rule R35: repairs that change nothing any more are stopped.
-
-A repair is held against the attempt before it. Where the two are all but the same, another one
-would be paid for nothing, and the subtask has failed.
+Rule R35: a repair that is almost the same as the attempt before it ends the repairs. The subtask
+has then failed, because another repair would be paid for without effect.
 """
 
 import csv

@@ -1,8 +1,6 @@
-"""Whether outputs satisfy the JSON schemas that the plan gives for them.
+"""Syntax checks: Python, JSON, YAML, Markdown, CSV, and JSON schemas from the plan.
 
-A schema that is none is refused too: a check that cannot look must not pass.
-
-Whether files can be read as what they are: Python, JSON, YAML, Markdown, CSV.
+An invalid schema is refused too: a check that cannot run must not pass.
 """
 
 import ast

@@ -1,17 +1,15 @@
-"""Deliverables as texts: which of them are, of what kind, and what their parts are. Pure.
+"""Text checks of deliverables: balanced delimiters, placeholders, references, coherence.
 
-Whether everything that was opened in a text was closed: a file that was cut off shows here.
+The kind of a text and its parts are found first; pure.
 
-A rough reader, on purpose: it knows comments and texts in quotes, and not one language whole. Where
-it does not know a kind of file it says nothing.
+Unclosed delimiters reveal a truncated file. The reader is rough on purpose: it knows comments and
+quotes, but no whole language. It accepts unknown kinds of files.
 
-Blanks that were left to be filled in, in the result and in the deliverables.
+Level 0 looks for marks of unwritten text. The placeholder check here looks for values that were
+never filled in, in result and deliverables.
 
-Where L0 looks for the marks of something unwritten, this looks for values that were never put in.
-
-Whether what a text refers to is there: numbered sources, figures.
-
-Whether a document holds together: links within it, one way of citing, nothing said twice.
+References must exist: numbered sources, figures. A document must be coherent: working internal
+links, one citation style, no repetition.
 """
 
 import re

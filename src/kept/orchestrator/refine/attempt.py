@@ -1,25 +1,19 @@
-"""What is wrong with a finished run, without asking any model (rule R36).
+"""Refinement attempts: findings of a finished run, their ledger, and the candidate.
 
-Defects that critics found, the last refusals of a completion, and metrics that fall short. Where
-there is none of these, there is nothing to refine.
+Findings need no model (rule R36). They are defects found by critics, the last refusals of a
+completion, and metrics below target. Without findings there is nothing to refine.
 
-What an iteration made, as a candidate: its deliverable, and a page on how it came about.
+The candidate holds the deliverable and a page about its origin, as an artifact among the files.
+So everything that decides is in the candidate, and a resume needs nothing else. Binary files are
+carried as bytes.
 
-The page is an artifact among the files, so that all that decides is in the candidate itself: a
-resume needs nothing besides. Files that are no text are carried as bytes that stand for themselves.
+Defects are matched by their main words. Two descriptions match if those are equal, or one has a
+few more, and both name the same numbers. Words for a lack do not count: "lacks a summary" equals
+"the summary is missing". A replaced word makes two defects: "too long" and "too short".
 
-Recognition of a defect that critics put in other words, by its main words alone.
-
-No model is asked (rule R36). Two descriptions are of one defect where their main words are the
-same, or one has a few more, and where both name the same numbers. Words that say that something is
-missing are no main words: "lacks a summary" and "the summary is missing" are one defect. A word
-that was replaced by another makes two: "too long" and "too short".
-
-The ledger of findings: what became of each one over the iterations of a session.
-
-An iteration is given the findings of the run that it starts from. Afterwards each of them is fixed
-or still open, and what its result has besides is new. Findings are the same by their first words,
-and defects also by their main words: one in quite other words counts as fixed and as new.
+The ledger follows each finding over the iterations of a session. Findings of the starting run are
+later fixed or still open; others in the result are new. Findings match by their first words, and
+defects also by main words. A defect in quite different words counts as fixed and as new.
 """
 
 import json

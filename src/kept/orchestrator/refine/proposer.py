@@ -1,11 +1,9 @@
-"""What the manager of an iteration is told in its first turn: 10 to 40 lines, always the same.
+"""Proposer of refinement: it runs the task again with the findings of the last run.
 
-Which models work in an iteration: a pair for each tier, and how a flag spells one.
-
-The proposer of refinement: it runs the task again, with what was found wrong.
-
-It proposes by running, so what a proposal costs is the cost of a whole agent run; all of its calls
-are journalled in the scope of the proposal. What it starts from is the best so far, or the last.
+A proposal costs as much as a whole agent run; all calls are journalled in the scope of the
+proposal. It starts from the best so far or from the last. The manager's first turn contains a
+brief of 10 to 40 lines, which is deterministic. Each iteration has a pair of models for each
+tier, set by flags.
 """
 
 import hashlib

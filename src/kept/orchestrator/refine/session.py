@@ -1,21 +1,16 @@
-"""The record of a refinement beside its seed run; there from the start, and true at any moment.
+"""Refinement session: files of its iterations, record beside the seed run, and lock.
 
-A view: all that it says stands in the journal of the refinement.
-
-The files of a refinement: each iteration in a folder of its own, the session beside its seed.
-
-All of it is a view of the journal. What an iteration is given is a copy: whoever edits it in place
-changes nothing of the seed run, wherever that lies.
+All files are views of the journal, written from the start and valid at any moment. The input of
+an iteration is a copy, so edits in place never change the seed run.
 
     ROOT/iter_k/input/              what it started from
     ROOT/iter_k/gradient_input.json what was found wrong with that, before anything was asked
     ROOT/iter_k/workspace/runs/ID/  the run
     ROOT/iter_k/output/ID/          what it left
 
-One refinement of a run at a time: two would pay twice for the same findings.
-
-The lock lies with the seed run, so that it holds in whichever project a refinement is begun; and it
-is the kernel's, so that it goes with a process that is killed.
+A run has at most one refinement at a time: two would pay twice for the same findings. The lock
+lies with the seed run, so it works across projects. It is a kernel lock, so it ends with a killed
+process.
 """
 
 import json

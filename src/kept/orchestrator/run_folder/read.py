@@ -1,13 +1,11 @@
-"""JSON of a run folder, read with care: what is broken or missing is nothing, never an error.
+"""Reader of finished run folders: ours, the source's, or handmade ones of tests.
 
-Where things of a run lie: beside its folder, or further up in its workspace.
+Broken or missing JSON counts as absent and is never an error. Files may lie beside the run folder
+or further up in its workspace. The deliverable is searched in four places, and a folder without
+files does not count.
 
-The deliverable is looked for in four places, and a folder without files is none of them.
-
-A finished run, read from its folder: ours, the source's, or one that a test made up.
-
-Both shapes of budgets, of events and of critiques are understood. Only refusals of a completion
-count as rejections, and each once: the source writes some twice, and others that are none.
+Both formats of budgets, events and critiques are supported. Only refusals of a completion count
+as rejections, each once. The source writes some twice, and others that are none.
 """
 
 from collections.abc import Iterator, Mapping

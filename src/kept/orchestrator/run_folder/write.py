@@ -1,13 +1,11 @@
-"""The lines of `metrics.jsonl` and `events.jsonl`, made from our record of a run.
+"""Writer of run folders in the source's layout, including metrics and events.
 
-Only the refusal of a completion is an event of a gate that triggered: readers of either tool count
-those. What else was refused stands there by another category.
+The folder is a view that can be rebuilt at any time. It adds data that the source omits: the
+evaluation, the critique, the models and the limits. FINAL lies where the source writes it and its
+refinement expects it. Each refusal stands there once.
 
-The folder of a run as its source lays it out, made from our record of the run.
-
-A view, which can be made again at any time. It says what the source forgets to: the evaluation, the
-critique, the models and the limits. FINAL lies where the source writes it and where its refinement
-looks for it. Each refusal stands there once.
+In `metrics.jsonl` and `events.jsonl` only a refused completion is an event of a triggered gate,
+because readers of either tool count those. Other refusals have another category.
 """
 
 import json

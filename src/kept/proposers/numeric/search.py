@@ -1,12 +1,11 @@
-"""What a numeric search knows of closed steps: which points were tried, and what they came to.
+"""Search over numbers and choices of config files: random first, then Optuna's TPE.
 
-Pure. A phase has its own study: it begins where the incumbent stood then, and is told of its own
-steps alone, because the texts beside the numbers may have changed since the phase before.
+It sees losses on train cases only, never on deciding cases (docs/decisions/0008). No point is
+tried twice, and the brief seeds every draw: run seed, phase and step.
 
-Search over the numbers and choices of config files: random at first, then by Optuna's TPE.
-
-It is told losses on train cases, never on those that decide (docs/decisions/0008). No point is
-tried twice, and every draw is seeded by the brief: run seed, phase and step.
+Each phase has its own study. It starts from the incumbent of that time and sees only its own
+steps, because texts beside the numbers may have changed since. Points are read from closed steps.
+Pure.
 """
 
 import random

@@ -1,6 +1,6 @@
-"""The cases of an agent as runner and scorer take them, and what they say as messages.
+"""Agent cases as runner input and messages, and checks of metrics against cases.
 
-What is wrong with the metrics of an agent, and which of its cases they cannot measure.
+The checks report invalid metrics, and cases that a metric cannot measure.
 """
 
 import asyncio

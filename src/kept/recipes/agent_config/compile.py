@@ -1,6 +1,6 @@
-"""What the measure of an agent depends on besides its texts and cases, by hashes.
+"""Compiler from agent.yaml to a measuring plan, and hashes of its other inputs.
 
-From an agent.yaml to a plan that runs its cases and measures them.
+The hashes cover all that the measure depends on besides texts and cases.
 """
 
 import hashlib

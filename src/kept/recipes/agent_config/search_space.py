@@ -1,14 +1,10 @@
-"""Weights of a hybrid search: they sum to 1, so that one moves the others.
+"""Search space of an agent: axes, the values they resolve to, and hybrid weights.
 
-Where one has an axis, the other two share what it leaves as they do now. Where two have, the third
-is what they leave. Three cannot have axes of their own.
+Each axis is tried before any spending. It is set to both ends, or to each choice, and the agent
+is read again. The value must then have reached the agent.
 
-The values of an agent that a search may move: resolved, and each end of them tried.
-
-The axes of an optimizer on an agent: what each stands for, and that it can be moved.
-
-Each axis is tried before anything is spent: it is set to its ends, or to each of its choices, the
-agent is read again, and the value must have come to the agent.
+Weights of a hybrid search sum to 1. With one axis, the other two share the rest in their current
+proportion. With two, the third is the rest. All three cannot have axes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,12 +1,8 @@
-"""Edits of an agent, tried before anything is spent: applied, and the agent read again.
+"""Tunable values and texts of an agent, and validation of edits before a run.
 
-What of an agent may be tuned, and why the rest may not.
-
-A value may be tuned that changes what the agent does and nothing else: not how it is measured, not
-where anything is, nothing that may be a secret, and nothing for which an index or a server would
-have to be made again.
-
-The texts of an agent that may be rewritten: found wherever they stand, and a change tried.
+A tunable value changes only the agent's behaviour. Excluded are the measurement, locations,
+possible secrets, and values that would rebuild an index or restart a server. Texts are found
+wherever they stand. An edit is validated by applying it and reading the agent again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""What a command line says of a run that tunes an agent, instead of the file.
+"""Tuning of an agent.yaml: coordinate descent over its numbers and texts.
 
-Coordinate descent: an agent.yaml whose numbers and texts are tuned in turn.
+Options of the command line override the file.
 """
 
 import hashlib

@@ -1,8 +1,6 @@
-"""An agent run as its journal tells it: the record, and what was delivered.
+"""Views of an agent run from its journal: record, deliverable, messages, and web page.
 
-What managers and workers of an agent run said and used, word for word, as its journal has it.
-
-The page of an agent run, made from its journal.
+The messages and tool calls of managers and workers are verbatim.
 """
 
 import logging

@@ -1,12 +1,11 @@
-"""What is measured of a deliverable: the usual, and tests of the user's own.
+"""Toolkit of an agent run from its spec: models, tools, workers, checks, prompts, inputs.
 
-What an agent run is done with, from what a spec says: models, tools, workers, checks.
+The measure is the usual one plus tests of the user.
 
-The prompts of an agent run: Kept's own, versions of a registry, files of a folder.
+Prompts are Kept's own, versions of a registry, or files of a folder. A file replaces both. For
+the six that can be improved, the registry gives the active version.
 
-A file stands for both. Of the six that can be improved, the registry says which version is used.
-
-What a task comes with: files and folders, read once, never a part of themselves.
+Inputs are files and folders, read once; the outputs of the run are never among them.
 """
 
 import os

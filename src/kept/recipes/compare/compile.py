@@ -1,16 +1,12 @@
-"""What every comparison is made of, whoever asks for it: texts, variants, a gate.
+"""Comparison plans: variants of texts, run side by side on all cases of a file.
 
-What a person means by A and B: a file, a folder, or a revision of git, as texts of artifacts.
+Runner, scorer, objective and artifacts come from a task. Its proposers, gates, guards and steps
+are not used.
 
-A file stands for the only artifact, or for the one of its name; the others are as in the task. In a
-folder the task's patterns are looked for, as if it were the task's own, or the one that all
-artifacts are in. `REV` is that revision of the task's folder, `REV:PATH` a file or folder of it, as
-git spells it. Nothing is checked out.
-
-A comparison: texts that a person wrote, run side by side on all the cases of a file.
-
-Takes runner, scorer, objective and artifacts from a task; what the task says about proposing, about
-gates, guards and steps is about something else and is left out.
+A variant is a file, a folder or a git revision. A file stands for the only artifact, or for the
+one of its name; the others are as in the task. In a folder the task's patterns are looked up, as
+in the task's own folder or in the one that holds all artifacts. `REV` is that revision of the
+task's folder, `REV:PATH` a file or folder of it, as git spells it. Nothing is checked out.
 """
 
 import posixpath

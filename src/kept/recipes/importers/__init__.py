@@ -1,12 +1,7 @@
-"""From what somebody has to a task: a folder that `kept check` finds in order and `optimize` runs.
+"""Importers: task folders from existing files, ready for `kept check` and `optimize`.
 
-What is read is never changed; the folder holds copies.
-
-Which kind of thing somebody brings, told by its name and what is in it.
-
-The text of a file that somebody has.
-
-A task as YAML that a person likes to read: a line a key, short things on one.
+The kind of source is recognized by its name and content. The source is never changed; the folder
+holds copies. The generated YAML is readable: one key a line, short values on one line.
 """
 
 import json

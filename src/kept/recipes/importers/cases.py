@@ -1,10 +1,8 @@
-"""A limit of money for a task that nobody wrote: a first run must not cost whatever it may.
+"""Importer of case files: JSON lines, a JSON list, or csv, with line numbers.
 
-Names of columns that a prompt can say, for a prompt names a field by one word.
-
-Cases that somebody has: lines of JSON, a list in JSON, or a csv, each row with its line.
-
-From cases to a task: a prompt that is asked about them, and what tells a right answer.
+The task asks a model with a prompt about each case, and scores the answers. It has a default
+money limit, because a first run must not cost an unknown amount. Column names become single
+words, since a prompt refers to a field by one word.
 """
 
 import csv

@@ -1,6 +1,6 @@
-"""The files beside a Python file that it imports, and those that they import in turn.
+"""Importer of a Python function that scores a text, with the local files that it imports.
 
-From a Python function that scores a text to a task. It is read here, and not run.
+Imports are followed recursively. The code is parsed, never run.
 """
 
 import ast

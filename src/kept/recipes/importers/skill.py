@@ -1,6 +1,6 @@
-"""Files that a skill names by paths inside its own folder: it is of no use without them.
+"""Importer of a SKILL.md: a model applies it, and labels or a judge score the result.
 
-From a SKILL.md to a task: a model works by it, and labels or a judge score the result.
+Files that the skill mentions within its folder come along, because it needs them.
 """
 
 import json

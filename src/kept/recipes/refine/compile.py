@@ -1,11 +1,8 @@
-"""Who works in an iteration, by name, and what is said where a name is none.
+"""Refinement plans: run the task of a finished run again to improve its deliverable.
 
-A run of others names its models as they are called there: that is no mistake of whoever refines it.
-
-Refinement: a finished run whose deliverable is made better by running its task again.
-
-It fits the one loop with some force: it proposes by running, and its incumbent is the last attempt
-where its best is kept apart.
+The proposer proposes by running, and the incumbent is the last attempt while the best is kept
+apart. Models for an iteration are chosen by name. Runs of other tools use their own model names,
+so an unknown name is refused with its origin: flag, file or seed run.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,10 @@
-"""What somebody asked `kept refine` for, and where it is to be told of.
+"""`kept refine` request, the judging of its iterations, and its journal view.
 
-Who decides whether an iteration is better: its own loss, or readings of what it left.
+By default (`follow`) the loss reported by a run decides, as in the source. In a race the
+deliverable of an iteration is scored repeatedly beside the best so far. It is kept if the race
+says so.
 
-By default the loss that a run ends with is believed, as the source does. In a race what an
-iteration left is read again and again beside the best so far, and is kept when that says so.
-
-A refinement as its journal tells it: its iterations, and the files that it wrote.
+The view gives the iterations of a refinement and the files that it wrote.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

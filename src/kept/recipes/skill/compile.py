@@ -1,9 +1,4 @@
-"""What a skill is refused for before anything is spent on it.
-
-The proposers of skill training, made from a config.
-
-Skill training: from a config and an opened environment to a plan.
-"""
+"""Skill-training plans from a config and an opened environment: proposers and guards."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

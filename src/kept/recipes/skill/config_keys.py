@@ -1,16 +1,14 @@
-"""The names that seed 004 has for models, as ours: teacher and student, backends, keys of Azure.
+"""Config keys of skill training: aliases of the source, spellings, and `_base_` files.
 
-Pure: one mapping to another, and what is wrong with it. A teacher is our optimizer, a student our
-target. A backend that is an agent CLI is no model: it is handed back by name, for whoever runs one.
+Keys of seed 004 are translated: teacher to optimizer, student to target, backends, Azure keys.
+This is pure: one mapping to another, and its problems. A backend that is an agent CLI is no model
+and is returned by name.
 
-Every spelling of a key: in its section, alone as older configs have it, and as a flag.
+A key may stand in its section, alone as in older configs, or as a flag. `batch_size: 40` at the
+top of a file and `--batch_size 40` both mean `train.batch_size`.
 
-`batch_size: 40` at the top of a file and `--batch_size 40` both mean `train.batch_size`.
-
-A config with what it inherits: `_base_` names the file that it is laid over.
-
-Sections are laid over key by key, all else as a whole, unless a flag sets something inside it.
-Every value keeps the line of the file that it comes from.
+`_base_` names the file that a config extends. Sections are merged key by key. Other values are
+replaced as a whole, unless a flag sets a key inside them. Every value keeps the line of its file.
 """
 
 import json

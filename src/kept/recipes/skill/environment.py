@@ -1,13 +1,9 @@
-"""A limit of money that can be kept.
+"""Environment of skill training: its student, its judge, and its money limit.
 
-Who works by a skill: a chat model, or an agent CLI between walls of ours.
+The student is a chat model, or an agent CLI in our sandbox. The judge is the model that the
+config names, else the teacher. The money limit must be enforceable.
 
-The judge of an environment: the model that its config names, else the teacher.
-
-From a config to its environment, with the student that works in it.
-
-What is wrong is reported to the source of the config, as much of it as can be found at once: an
-option that nobody knows does not hide that there is no skill at a path.
+Problems are reported to the config all at once: an unknown option does not hide a missing skill.
 """
 
 from collections.abc import Callable, Iterator

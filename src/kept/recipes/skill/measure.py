@@ -1,6 +1,6 @@
-"""A skill measured on a split of its environment: a run that proposes and changes nothing.
+"""Measurement of a skill on one split, and agent metrics for its answers.
 
-Metrics of agent tests for answers of a skill: `env.metrics` of a config with `jsonl`.
+A measuring run proposes and changes nothing. Metrics are `env.metrics` of a config with `jsonl`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,16 +1,14 @@
-"""The files of one step and of one epoch's end, by name. Pure.
+"""Output folder of skill training (`out_root`), written from the journal.
 
-`out_root`: what skill training leaves behind, written from the journal.
+    config.json             what the run was asked, without secrets
+    history.json            a record a step
+    runtime_state.json      where the run stands
+    best_skill.md           the best so far; best_skill/ has all files of one that is a folder
+    skills/skill_vNNNN.md   the skill after each step, and after what changed it besides
+    steps/step_NNNN/        what was proposed, chosen and applied, and how it was decided
+    slow_update/, meta_skill/, meta_reflect/, appendix/   what epochs ended with
 
-config.json             what the run was asked, without secrets
-history.json            a record a step
-runtime_state.json      where the run stands
-best_skill.md           the best so far; best_skill/ has all files of one that is a folder
-skills/skill_vNNNN.md   the skill after each step, and after what changed it besides
-steps/step_NNNN/        what was proposed, chosen and applied, and how it was decided
-slow_update/, meta_skill/, meta_reflect/, appendix/   what epochs ended with
-
-With `exports: full` also a file for each minibatch, and a folder for each rollout.
+With `exports: full` it also has a file for each minibatch, and a folder for each rollout.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""A step as a record of history.json, and where a run stands as runtime_state.json. Pure.
+"""Records of skill training: history.json, runtime_state.json, and files of rollouts. Pure.
 
-The files of single rollouts that `exports: full` adds, and the folder of each. Pure.
+`exports: full` adds a folder for each rollout:
 
     rollout/predictions/CASE/conversation.json
     rollout/predictions/CASE/target_system_prompt.txt, target_user_prompt.txt

@@ -1,14 +1,13 @@
-"""What an optimization of prompts did, written to the registry: a view of its journal.
+"""Prompt-suite plans, and their export to the prompt registry.
 
-Each closed step is an epoch, written in one transaction and known by the run and its step, so that
-a kill between journal and registry is made up for when the run goes on, and nothing is done twice:
-what somebody activated since is left alone.
+Tasks are cases, a run of one is a rollout, an update is a proposal. A candidate is the six
+improvable prompts of an agent run. A small suite has no split: all its tasks are shown to the
+proposer and also decide, by separate rollouts. A kept candidate is better on these tasks
+(docs/decisions/0062).
 
-From a suite to a plan: tasks are cases, a run of one is a rollout, an update is a proposal.
-
-A candidate is the six texts that the models of an agent run are told. A small suite has no split:
-all its tasks are looked at and decide, by draws of their own, and what is kept is better on these
-tasks (docs/decisions/0062).
+The export is a view of the journal. Each closed step is an epoch, written in one transaction and
+identified by run and step. After a kill between journal and registry, a resume completes it
+without repeating anything. Versions activated by users since then stay active.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""What a suite says: tasks that the prompts of agent runs are improved by, and how.
-
-A suite, read: its tasks with their files, its splits, and all that is wrong with it.
-"""
+"""Schema and reader of a prompt suite: tasks, files, splits, and all its problems."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,7 @@
-"""Fields of cases that a spec names: every case must have them.
+"""Reader of case files (JSON lines or a JSON list), and check of named fields.
 
-Who proposes sees no others: they may hold the answer.
-
-Case files: one JSON value a line, or one JSON list.
+Every case must have the fields that a spec names. Proposers see no others, because these may hold
+the answer.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,13 +1,11 @@
-"""Which files the command lines of a task name.
+"""Files named in command lines of a task, and programs or scripts that are missing.
 
-A word is looked up in the task's folder and where the command runs. It may be a command line in
-itself, as in `sh -c "python score.py"`. A file may stand behind `=`, as in `--rubric=rubric.md`, or
-before `::`, as pytest has it; a module stands behind `-m` or before `:function`.
+A word is looked up in the task's folder and in the working directory. It may itself be a command
+line, as in `sh -c "python score.py"`. A file may stand behind `=`, as in `--rubric=rubric.md`, or
+before `::`, as in pytest. A module stands behind `-m` or before `:function`.
 
-Programs and scripts that a command line plainly starts, and that are not there.
-
-Only what the shell would start first is looked at, and nothing is run. A file that the command
-makes, or that a variable or a pattern names, is none of our business.
+The missing-program check covers only the program that the shell starts first, and runs nothing.
+Files made by the command, variables and patterns are ignored.
 """
 
 import re

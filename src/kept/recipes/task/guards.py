@@ -1,7 +1,4 @@
-"""From what a task says about guards to guards.
-
-From what a task says is protected to what no edit may touch.
-"""
+"""Guards and protected regions from the spec of a task."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 

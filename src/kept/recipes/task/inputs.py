@@ -1,19 +1,15 @@
-"""The files that a task's measure is made of, by their hashes: a resume compares them.
+"""Input files of a task: reading, companion files, outputs, and hashes for resume.
 
-They are what the runner and the scorer name, and what those files name in turn: the imports of a
-Python file, the words of a shell script; one without a suffix is known by its first line. Not among
-them are files that a run may change, and those whose meaning is compared already.
+All problems are reported at once, so one bad part of a spec does not hide others.
 
-What Kept measures itself, where a task asks for it: it must not be that of another run.
+The hashes cover all that verdicts depend on, so that a resume notices changes. They include the
+files that runner and scorer name, and files these refer to. References are the imports of a
+Python file and the words of a shell script; files without a suffix are recognized by their first
+line. Excluded are files that a run may change, and those whose meaning is already compared.
 
-Files that go with a task by their names: what is read beside it, what is written beside it.
-
-Every file that a task names: found, looked at, read.
-
-All that is wrong is told at once, so a part of a spec that is wrong does not keep the others from
-being looked at.
-
-What verdicts of a run depend on, as hashes: a resume notices when any of it changed.
+Companion files have fixed names in the task's folder: `prompt.md` and `rubric.md` are read as
+guidance. Constraints and tie-breakers on `usd`, `seconds` or `tokens` are refused for a model
+with cached replies: a cached reply has none.
 """
 
 import ast

@@ -1,9 +1,4 @@
-"""Hashes by which a resume knows what changed.
-
-Apart from what is hashed: an agent's tests need these two, and nothing that a task is made of.
-
-From what a task says about agent CLIs to runners and proposers that use them.
-"""
+"""Runners and proposers that use agent CLIs, and hashes for resume."""
 
 import hashlib
 import json

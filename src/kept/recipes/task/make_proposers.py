@@ -1,11 +1,7 @@
-"""From what a task says about a model that proposes to the proposer.
+"""Proposers from the spec of a task, including model-based ones.
 
-`mutation.mode: direct_edit` in a task without `proposers` is such a model, with nothing said of it.
-
-From what a spec says about proposers to the proposers themselves.
-
-First everything they depend on is read and checked, so that all problems are told at once; then,
-when there are none, they are made.
+All dependencies are read and checked first, so that all problems are reported at once.
+`mutation.mode: direct_edit` without `proposers` means one model-based proposer with defaults.
 """
 
 from collections.abc import Callable, Iterator, Mapping

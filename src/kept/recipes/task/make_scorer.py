@@ -1,9 +1,4 @@
-"""From what cases assert to the scorer that grades it.
-
-From what a task says about judges to the scorer that asks them.
-
-From what a task says about scoring to a scorer.
-"""
+"""Scorers from the spec of a task: assertions, judges, and all others."""
 
 import re
 import shlex

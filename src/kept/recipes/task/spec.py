@@ -1,11 +1,7 @@
-"""What a task may say about guards: what a candidate is refused for before it is run.
+"""Schema of task.yaml, with its guards and race sections.
 
-What a task may say about a race: a preset, and any of the figures that `kept check` shows.
-
-What a task.yaml may say.
-
-Models only: they check what can be seen without looking at any other file. A key that has no effect
-is not here.
+Validation here needs no other file. Keys without an effect do not exist. `race` is a preset plus
+any of the figures that `kept check` shows.
 """
 
 import re

@@ -1,10 +1,8 @@
-"""An agent CLI as data: how it is started, where it looks for things, what its events mean.
+"""Agent CLI definitions, requests to an agent, and location of the program.
 
-One table a CLI, in a module of its own; whoever runs one knows nothing but this.
-
-What an agent is asked to do, and what it finds where it works.
-
-Where the program of an agent CLI lies, and what has to be seen for it to run.
+A definition is data: start command, file locations, meaning of events. Each CLI has one table in
+its own module, and the code that runs it knows only this table. Locating the program also gives
+the paths that it must see to run.
 """
 
 import re

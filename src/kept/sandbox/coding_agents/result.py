@@ -1,13 +1,11 @@
-"""JSON objects, one a line, as agent CLIs say and keep them.
-
-Why an agent CLI came to nothing: what kind of failure it is, and whose.
+"""Results of agent CLIs: JSON lines, traces, and classification of failures.
 
 | what happened | kind | blame |
 |---|---|---|
 | the program is not there, or says nothing that can be read | harness | infrastructure |
-| its provider answered 401, 404, … or 429, 5xx | as `models.trouble` has it | |
+| its provider answered 401, 404, … or 429, 5xx | as in `models.protocol` | |
 | its provider could not be reached | network | infrastructure |
-| no end in time, while its provider failed or before it said anything | timeout | infrastructure |
+| no end in time, while its provider failed or before any output | timeout | infrastructure |
 | no end in time, though it was at work | timeout | candidate |
 | ended by a limit of the sandbox, or one of its own | limit | candidate |
 | killed | crash | candidate |
@@ -15,9 +13,8 @@ Why an agent CLI came to nothing: what kind of failure it is, and whose.
 | the model would not answer | refused | candidate |
 | it said nothing in the end | empty | candidate |
 
-What it has asked again by itself, nobody else need ask again.
-
-What came of an agent CLI: a rollout with its trace and all it said, or a failure.
+Calls that the CLI retried itself are not retried again. The result is a rollout with its trace
+and full output, or a failure.
 """
 
 import gzip

@@ -1,14 +1,11 @@
-"""An agent CLI from an errand to what it brought back.
+"""Harness for all agent CLIs: workspace, environment, execution, result.
 
-It works in the output folder of a workspace of its own, which is all that it is given: the task's
-folder, other cases and what is expected are not there. Its home is fresh, and of the environment it
-has the few harmless variables, those that `sandbox.env` names, and the one key that it needs. That
-key is taken out of all that it says or leaves behind.
+The agent works in the output folder of its own workspace and gets nothing else. The task's
+folder, other cases and expected outputs are not there. Files of the request, skill and
+instructions lie where its CLI looks for them. The result is a trace, and the files that it left.
 
-Agent CLIs: each described by a table, all run by one harness.
-
-An agent gets a workspace with the files of its errand, skill and instructions where its CLI looks
-for them, and brings back what it said and did as a trace, and the files that it left.
+Its home is fresh. It gets a few harmless environment variables, those in `sandbox.env`, and its
+one key. The key is removed from all that it prints or leaves behind.
 """
 
 from dataclasses import dataclass, replace

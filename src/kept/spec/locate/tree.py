@@ -1,17 +1,14 @@
-"""How a value inside a file is named: `model.temperature`, `tools[name=search].top_k`, `rows[0].w`.
+"""Value paths, and locators of values in YAML, JSON, TOML and line-based files.
 
-A key that holds a dot, a bracket or a space stands in double quotes: `"my.key".value`.
+A path is like `model.temperature`, `tools[name=search].top_k`, `rows[0].w`. A key with a dot, a
+bracket or a space stands in double quotes: `"my.key".value`.
 
-A parsed text as a tree that knows where every value stands, whatever its format.
+Any format is parsed into a tree with the position of every value. `locate` is a
+`kept.core.artifact.Locator`: setting a value changes only its characters. `read_value` returns
+the current value.
 
-`KEY = value` and `KEY: value` lines: .env, .ini, Python constants, whatever has no tree.
-
-Such files have no types, so what reads as a number is one, in quotes or not.
-
-Where a value stands in a YAML, JSON, TOML or line-based text, by its path.
-
-`locate` is a `kept.core.artifact.Locator`: setting a value changes the characters of that value and
-nothing else. `read_value` says what stands there now.
+Files without a tree have `KEY = value` or `KEY: value` lines: .env, .ini, Python constants. They
+have no types, so text that reads as a number is one, quoted or not.
 """
 
 import ast

@@ -1,16 +1,8 @@
-"""How a command that could not do its work tells so, and which exit code it ends with.
+"""CLI command base: errors and exit codes, examples, shared options, logs, model server.
 
-A click command that knows examples of its use, so that help shows them and a test runs them.
-
-What the library logs, told as warnings.
-
-How a run is named to the person who is to type its name.
-
-Options that several commands have, spelled once.
-
-What is wrong, as JSON: `--json` promises a document also where a command cannot do its work.
-
-A server in the foreground: it says where it listens, and ends when it is told to.
+Tests run the examples of the help. With `--json` errors are JSON too, because a document is
+promised in any case. Log messages of the library appear as warnings. The server runs in the
+foreground and prints its address.
 """
 
 import asyncio

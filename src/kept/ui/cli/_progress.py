@@ -1,12 +1,7 @@
-"""What a person sees of a run as it goes: one line a closed step.
+"""Progress of a run on a terminal: one line a closed step, and a live status line below.
 
-A sink that never raises and hardly costs: a rollout only counts. On a terminal `live.py` adds a
-status line below the steps.
-
-The live display of a run on a terminal: step lines above, one status line below.
-
-A thread of its own redraws it a few times a second from counters that the run keeps, so that a fast
-run is not slowed down by being watched.
+The sink never raises and is cheap: a rollout only counts. A separate thread redraws the status a
+few times a second from counters, so display does not slow down a fast run.
 """
 
 import sys

@@ -1,7 +1,4 @@
-"""A refinement as it is told at its end, and whenever somebody looks at it.
-
-One sitting of a refinement: from its first line to what it came to.
-"""
+"""Session of a refinement in the terminal, from first line to result, and its summary."""
 
 import asyncio
 import sys

@@ -1,7 +1,4 @@
-"""From a spec and what the command line adds to it, to a plan.
-
-The body that commands which run something share: run, report, answer, exit code.
-"""
+"""Shared body of running commands: plan from spec and options, run, report, exit code."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -1,15 +1,18 @@
-"""`--progress json`: coordinate descent as one JSON document a line, on stdout and nothing else.
+"""Session of a tuning run: terminal output, and `--progress json` events.
 
-run_started baseline (cycle_started (phase_started (trial_started trial | trial)* phase_completed)+
-cycle_completed)* run_completed, or error at any point, as the last. Every sitting is such a stream
-of its own: one that goes on tells the baseline again, and opens the cycle and phase that it goes on
-in. Cycles count from 0, as in the stream that this follows; a trial is the row that stands in
-trials.jsonl. `best_loss` is in every event the train loss of the candidate that leads, by all draws
-so far; `best_yaml_loss` is the same of best.yaml, which a race moves only to what is proven.
+Events are JSON documents, one a line, and nothing else is on stdout:
 
-Coordinate descent on a terminal: a header a phase, a line a trial.
+    run_started baseline (cycle_started (phase_started (trial_started trial | trial)*
+    phase_completed)+ cycle_completed)* run_completed
 
-One sitting of a run that tunes an agent, from its first line to its answer.
+At any point `error` may be the last event. Every session is such a stream of its own. A resumed
+one repeats the baseline, and opens its current cycle and phase. Cycles count from 0, as in the
+stream of the source. A trial is its row of trials.jsonl.
+
+`best_loss` is in every event the train loss of the leading candidate over all rollouts so far.
+`best_yaml_loss` is the same for best.yaml, which moves in a race only to confirmed candidates.
+
+The terminal shows a header for each phase and a line for each trial.
 """
 
 import asyncio

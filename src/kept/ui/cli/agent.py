@@ -1,10 +1,8 @@
-"""`kept agent artifacts`: versions of the prompts that agent runs are improved by.
+"""`kept agent`: run a task, optimize prompts on a suite, manage prompt versions.
 
-`kept agent optimize SUITE`: the prompts of agent runs, made better by a suite of tasks.
-
-`kept agent run`: a manager, workers and a critic on one task.
-
-What an agent run is to do: a task in words, or one of an experiment.
+`run` uses a manager, workers and a critic on one task, given as text or as one of an experiment.
+`optimize SUITE` improves the prompts of agent runs. `artifacts` shows prompt versions and
+activates one.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""`kept check SPEC`.
-
-What a run of an agent.yaml would do, for `kept check`.
-"""
+"""`kept check SPEC`, with a preview of agent.yaml runs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""`kept compare A B [C ...]`.
-
-A comparison as text for a person at a terminal.
-"""
+"""`kept compare A B [C ...]`, with its terminal output."""
 
 import textwrap
 from collections.abc import Iterator

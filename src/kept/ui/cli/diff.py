@@ -1,7 +1,4 @@
-"""`kept diff [RUN]`, and `kept diff RUN RUN`.
-
-Two runs that measured, side by side, for a person at a terminal.
-"""
+"""`kept diff [RUN]`, and `kept diff RUN RUN`, a terminal comparison of measured runs."""
 
 from collections.abc import Sequence
 from math import isfinite

@@ -1,6 +1,6 @@
-"""`kept eval SPEC`, and the options that it shares with `kept test run`.
+"""`kept eval SPEC`, its options (shared with `kept test run`), and its output.
 
-What came of measuring, for a person at a terminal: who failed and why, then the sums.
+The output lists failed cases with reasons, then totals.
 """
 
 import shlex

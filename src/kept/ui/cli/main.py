@@ -1,15 +1,13 @@
-"""The table of commands: all that `kept --help` needs, so that it imports none of them.
+"""Entry point of `kept`: command table, lazy imports, streams, garbage collection.
 
-When garbage is looked for: not while a command imports what it needs, nor among that later.
+The table has all that `kept --help` needs, so no command is imported for it. Commands are
+imported on use, and errors are shown as messages.
 
-Modules are no garbage, and to look through them takes a twelfth of the time that a command needs to
-start, and 30 ms or more each time in a run, during which no reply is read and no request is sent.
+Garbage collection is off while a command imports, and skips the imported modules later. Scanning
+them takes a twelfth of the start time. During a run it takes 30 ms or more each time, in which no
+reply is read and no request is sent.
 
-stdout and stderr that survive text of any origin and readers that go away.
-
-The group behind `kept`: it imports commands at their use, and tells errors in words.
-
-`kept`: where a command line begins.
+stdout and stderr accept any text, and readers that close the pipe.
 """
 
 import codecs

@@ -1,7 +1,4 @@
-"""`kept report [RUN]`.
-
-`kept show [RUN] [CASE]`.
-"""
+"""`kept report [RUN]`, and `kept show [RUN] [CASE]`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,8 +1,7 @@
-"""`kept test optimize AGENT`: the numbers and texts of an agent, tuned in turn.
+"""`kept test run AGENT` (short: `kept test AGENT`), and `kept test optimize AGENT`.
 
-`kept test run AGENT`, and `kept test AGENT`, which is the same.
-
-What a run that tunes an agent would do, and come to, for `--dry-run`.
+`optimize` tunes numbers and texts of an agent in turn. Its `--dry-run` shows steps and maximum
+cost.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
-"""The texts behind a step: its candidate, what it was judged against, and what differs.
+"""Text diffs of a step, and comparison of two measured runs case by case.
 
-Two runs that measured the same cases: which of them flipped, and whether that is real.
+A step shows its candidate, the text it was judged against, and the difference.
 
-The case is the unit. What both measured is compared case by case; the bounds of the mean difference
-hold for cases nobody has seen, with a chance of 95 %.
+Two runs are compared on common cases, with the case as unit: flipped cases, and their
+significance. The bounds of the mean difference hold for unseen cases at 95 % confidence.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,7 @@
-"""What was measured as a document: the JSON of holodeck's reports, Markdown, or XML by `junit`.
+"""Reports of `kept eval`: holodeck-compatible JSON, Markdown, or JUnit XML.
 
-The JSON has the names that holodeck gives them, so that what reads its reports reads ours. What it
-has no name for is beside them: `status`, `repeat`, `errored`, how often a metric could not be
-measured.
-
-Report of `kept eval` as JUnit XML, which CI servers read.
+The JSON uses holodeck's names, so its readers work here. Additional keys are `status`, `repeat`,
+`errored`, and the number of failed measurements of a metric. CI servers read the XML.
 """
 
 import json

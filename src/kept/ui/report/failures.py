@@ -1,6 +1,6 @@
-"""What went wrong inside rollouts, counted.
+"""Counts of failures inside rollouts, and hints for failures due to the sandbox.
 
-What a failed command may have lacked because of the walls round it, judged by its words.
+The hints go by the words of a failed command's output.
 """
 
 import re

@@ -1,8 +1,6 @@
-"""What the figures of a run do not show, said in the report that shows them.
+"""Markdown report of a run, its caveats, and `report.md` in the run folder.
 
-The report as a Markdown page.
-
-`report.md` in the folder of a run.
+Caveats state what the figures cannot show.
 """
 
 import os

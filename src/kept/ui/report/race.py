@@ -1,6 +1,6 @@
-"""What a race could not tell, what would settle it, and the command that goes on.
+"""Race report: questions, cases, answers and error risk.
 
-What a race asked, of which cases, what it heard, and what error it risked.
+For undecided candidates it gives what would settle them, and the command to continue.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

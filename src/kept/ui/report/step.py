@@ -1,8 +1,6 @@
-"""All there is of one step, closed or open.
+"""Details of a step, closed or open; rollouts of one case; export of left files.
 
-All rollouts of one case in a run that has steps, the last first.
-
-What the programs of a step left behind, written to a folder for a person to look at.
+Rollouts are listed newest first. Files left by programs of the step are written to a folder.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""How a run that tunes an agent ended, and each of its phases, in the words of its source.
-
-The page of a run that tuned an agent: what a person reads to decide whether to adopt it.
-"""
+"""Page of a tuning run, the basis for adopting it: ending and phases in the source's terms."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence

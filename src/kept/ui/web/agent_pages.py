@@ -1,8 +1,8 @@
-"""The page of an agent run: its story, turn by turn, what it left, and the loss with its parts.
+"""Pages of agent runs, refinements and prompt optimizations.
 
-The page of a refinement: each iteration with its models, its loss in parts, and its story.
-
-The page of an optimization of prompts: by epoch what was considered, changed and decided.
+An agent run shows its story turn by turn, its output, and the loss with its parts. A refinement
+shows the models, loss parts and story of each iteration. An optimization shows proposals, changes
+and decisions by epoch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,12 +1,11 @@
-"""Who may ask: a browser on this machine that was given the link.
+"""Access control of the web UI, and its refusals with status codes.
 
-Three checks before any page is made. `Host` must be ours, so that a name that points here (DNS
-rebinding) gets nothing. A request that says where it comes from must come from our own pages. And
-the cookie must hold the token, which the printed link trades for it. What is to be done needs more:
-a form of ours holds a token that only our pages know, and anything else must be JSON, which no
-form can send (`site.Site.form`, `site.check_json`).
+Access is for a browser on this machine that has the printed link. Three checks run before any
+page. `Host` must be ours, against DNS rebinding. A request with an origin must come from our own
+pages. The cookie must hold the token, which the printed link sets.
 
-What these pages refuse to do, with the status that says so.
+Actions need more: a form has a token known only to our pages. Other requests must be JSON, which
+no form can send (`site.Site.form`, `site.check_json`).
 """
 
 import secrets

@@ -1,6 +1,6 @@
-"""The matrix of candidates and cases, and what happened in one of its cells.
+"""Matrix of candidates and cases with cell details, and comparison of runs.
 
-Runs side by side: headlines, what differs in how they were asked, which cases flip.
+The comparison shows headlines, different settings, and flipped cases.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
-"""Drawing: elements as text in which everything is escaped. No style attribute, for the policy.
+"""SVG charts: trajectory, spend, sparkline, difference bars, loss with its parts.
 
-The pictures of a run: trajectory, spend, sparkline, bars of differences.
-
-A loss with its parts: one that fell because less budget was used is no better deliverable.
+Elements are text in which everything is escaped. They have no style attributes, because of the
+content security policy. Loss parts are shown because a lower loss from less budget used is no
+better deliverable.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

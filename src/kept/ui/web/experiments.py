@@ -1,10 +1,8 @@
-"""Prompt artifacts and the epochs that changed them, from SQLite files with the source's tables.
+"""Pages and JSON of experiments and prompt artifacts.
 
-Opens files for reading alone. A file that is damaged, or lacks a table, has nothing to show.
-
-Experiments as a tree: their tasks, and the runs of each with the best of them.
-
-Experiments and prompt artifacts: their pages, and the same for programs.
+Experiments are a tree: their tasks, and the runs of each with its best. Prompt artifacts and
+epochs are read from SQLite files with the source's tables, opened read-only. A damaged file, or
+one without the tables, shows nothing.
 """
 
 import logging

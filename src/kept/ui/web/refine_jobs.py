@@ -1,12 +1,12 @@
-"""What forms are filled with: how many iterations, and a pair of models for each tier.
+"""Refinement processes started from a page, and the defaults of its forms.
 
-They lie in `view.json` of the home, are read at every use, and decide nothing by themselves: a
-command line is told all that it is to do.
+Each is a separate `kept refine`, as in a terminal. It outlives the web server, so closing a
+window loses no paid work. Any later `kept view` finds it by the lock of its run and can cancel it
+(decision 0065).
 
-Refinements that are started from a page: each a `kept refine` of its own, as in a terminal.
-
-It outlives these pages: what was paid for is not thrown away because somebody closes a window. Any
-later `kept view` finds it by the lock of its run and can cancel it (decision 0065).
+Form defaults are the number of iterations, and a pair of models for each tier. They lie in
+`view.json` of the home and are read at every use. They have no effect by themselves: the command
+line contains all settings.
 """
 
 import fcntl

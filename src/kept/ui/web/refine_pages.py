@@ -1,7 +1,4 @@
-"""What the page of refinements shows: BEST, every session, the form, and what goes on now.
-
-Refinement: its pages, and the addresses that programs know from the source.
-"""
+"""Refinement pages (BEST, sessions, form, running jobs), and the source's JSON API."""
 
 import logging
 from dataclasses import dataclass

@@ -1,11 +1,10 @@
-"""Which runs can be refined, where their files lie, and which refinements of them there are.
+"""Runs that can be refined, with their files, refinement sessions and BEST.
 
-A run is found by its exact id among those that this home knows of: its own, those that it refined,
-and those of its experiments. No path is ever made of what a request says.
+A run is looked up by its exact id among those of this home: its own, refined ones, and those of
+its experiments. Request data never becomes part of a path.
 
-The sessions of a run and its BEST, as their files tell: ours, or those of the source.
-
-A file that is broken is none, and keys that an older version did not write are simply not there.
+Sessions are read from files, ours or those of the source. A broken file counts as absent, and
+keys that older versions did not write may be missing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

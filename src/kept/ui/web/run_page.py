@@ -1,6 +1,6 @@
-"""The page of a run: what every kind of run has, before what its kind adds.
+"""Run page: common parts of every kind of run, and the type of a row of `kinds`.
 
-How runs of one recipe are shown: what a row of `kinds` is made of.
+Each row describes the view of runs of one recipe.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,11 +1,7 @@
-"""Which runs there are, and each of them at a glance.
+"""List of runs with overviews, and server-sent events about changed runs.
 
-A run is found by its exact name among those that the folder holds: nothing that a request says is
-ever joined to a path.
-
-Server-sent events: a word whenever a run has moved, so that an open page fetches itself anew.
-
-Files are looked at, nothing is read. What has changed is for the page to ask.
+A run is looked up by its exact name among those in the folder. Request data is never joined to a
+path. Events come from file stamps alone; the open page then fetches itself again.
 """
 
 import asyncio

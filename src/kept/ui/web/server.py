@@ -1,8 +1,8 @@
-"""The page of a run as one file: styles inside, no script, and a policy that allows no more.
+"""Web server of the report pages, and export of one run as a single HTML file.
 
-What `cli` asks of this package: serve the pages, or put one run's page into a file.
-
-The server: a socket on 127.0.0.1, a token, and the app behind its guard.
+The server listens on 127.0.0.1, with a token and the access guard before the app. An exported
+page contains its styles, has no script, and its policy allows nothing more. The CLI uses only
+this module.
 """
 
 import asyncio

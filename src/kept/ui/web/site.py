@@ -1,7 +1,4 @@
-"""What every request needs: the runs, the templates, who may act and what acts for them.
-
-What streams and slow work need of the server.
-"""
+"""Shared state of web requests: runs, templates, permissions, actions, streams, slow work."""
 
 import asyncio
 import secrets

@@ -1,8 +1,6 @@
-"""Two versions of a text side by side, with the words that differ marked.
+"""Step page: proposal, reason, result, evidence, text diff, and conversations of rollouts.
 
-The page of a step: what was proposed and why, what became of it, and what that rests on.
-
-What happened inside a rollout, as a conversation.
+Two versions of a text stand side by side with changed words marked.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Numbers as a page shows them: with their unit, and with no more digits than the evidence has.
+"""Templates with automatic escaping, number formats, and links.
 
-Where things are: on the pages by address, in an exported file by the place within it.
-
-Templates: everything that enters one is escaped, whoever wrote it.
+Everything that enters a template is escaped, whatever its origin. Numbers have their unit, and no
+more digits than the evidence supports. Links are addresses on the pages, and anchors in an
+exported file.
 """
 
 import math

@@ -1,6 +1,7 @@
-"""Numbers that were tuned: every point that was tried, axis by axis, and what it came to.
+"""Pages of trainings, epoch by epoch, and of tuned numbers, axis by axis.
 
-The page of a training: epoch by epoch what was seen, proposed, chosen, applied and decided.
+A training shows observations, proposals, selection, edits and decisions. Tuned numbers show every
+point tried and its result.
 """
 
 import math

@@ -1,9 +1,8 @@
-"""A case being run: programs of a student, tried on workbooks, until one stays.
+"""SpreadsheetBench: instructions about workbooks, solved by programs of a student.
 
-SpreadsheetBench: instructions about workbooks, carried out by programs that a student writes.
-
-A program is run on each workbook of a case, in the sandbox. The cells that it is about are compared
-with those of the expected workbook, after LibreOffice has worked the formulas out.
+A program runs on each workbook of a case, in the sandbox; the student may try until it keeps one.
+LibreOffice recalculates the formulas, then the relevant cells are compared with those of the
+expected workbook.
 """
 
 import importlib.util

@@ -1,9 +1,7 @@
-"""What a student is told: two system prompts, the question, and what came of a program.
+"""SpreadsheetBench prompts, and execution of programs on workbooks.
 
-Work of an episode: programs run on every workbook, and the cells of what they made.
-
-All of it is done in the sandbox or in a bounded process, and journalled: a resume runs nothing
-twice.
+The prompts are two system prompts, the question, and the result of a program. Programs and cell
+reads run in the sandbox or in a bounded process, and are journalled: a resume repeats nothing.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
-"""One instance being worked on: a copy of its repository, a shell in it, the tests at the end.
+"""SWE-bench: a bug report and a repository, graded by the repository's own tests.
 
-SWE-bench: a bug report and a repository; the repository's own tests decide about the fix.
-
-A student works with a shell in the repository at its base commit. What it changed is the patch that
-is graded. Neither Docker nor the network is needed: see `testbed.py`.
+A student works with a shell in a copy of the repository at its base commit. The resulting changes
+are the patch that is graded. Neither Docker nor the network is needed: see `testbed.py`.
 """
 
 import asyncio

@@ -1,13 +1,11 @@
-"""The verdict on a patch: which tests it had to fix, which it had to keep, and whether it did.
+"""Test execution on a SWE-bench patch, and the verdict.
 
-The rule is that of the published harness: a test of `FAIL_TO_PASS` must pass, one of `PASS_TO_PASS`
-must pass or be skipped, and a test that did not run has failed.
+The verdict follows the published harness. A test of `FAIL_TO_PASS` must pass, and one of
+`PASS_TO_PASS` must pass or be skipped. A test that did not run has failed.
 
-Tests of an instance, run on a patch: in the sandbox, on a fresh copy of its repository.
-
-First the patch is applied. Then the files of the test patch are put back to what they were and that
-patch is applied, so that nobody passes by changing the tests. What the test command prints is read
-by a parser of ours and held against the lists of the instance.
+Tests run in the sandbox, on a fresh copy of the repository. First the patch is applied. Then the
+files of the test patch are restored and that patch is applied, so that changing tests does not
+help. A parser of ours reads the output of the test command.
 """
 
 import asyncio

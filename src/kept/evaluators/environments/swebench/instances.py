@@ -1,13 +1,12 @@
-"""Patches: which files one touches, and why one is refused before anything is done with it.
+"""SWE-bench instances from dataset rows or task folders, and validation of patches.
 
-A patch comes from a model. It is text in the format of `git diff` and may only touch plain files of
-the repository.
+A row has the format of the published dataset. A task folder (SWE-bench-tasks) has `task.yaml`
+with `problem_statement.md`, `gold.patch`, `test.patch`, `tests.json` and the description of the
+environment. A row describes it in `setup`, or as SWE-rebench does in `install_config` and
+`requirements`.
 
-Instances of SWE-bench read from rows of the dataset or from folders of SWE-bench-tasks.
-
-A row is what the published dataset has. A task folder has `task.yaml` with `problem_statement.md`,
-`gold.patch`, `test.patch`, `tests.json` and what the environment is made from. A row says that in
-`setup`, or as SWE-rebench does in `install_config` and `requirements`.
+A patch comes from a model. It must be in the format of `git diff` and may only touch plain files
+of the repository.
 """
 
 import json

@@ -1,19 +1,15 @@
-"""Folders that outlive runs: what an environment builds once for a case, such as its packages.
+"""SWE-bench testbeds: cached repository and venv of an instance, and the split.
 
-They lie in the user's cache folder, below `envs/`.
-
-The split of the benchmark: each repository is shared out by itself.
-
-The environment of an instance: its repository at the base commit, and a venv from its pins.
-
-Both are made once, in the user's cache folder, and used read-only by all later runs:
+Both are built once in the user's cache folder, below `envs/`, and used read-only by later runs:
 
     output/        the repository, with what installing it left there
     venv/          its packages, byte-compiled
     built.json     packages that could not be installed
 
 Installing runs code of the repository, so it happens in the sandbox. There the repository always
-has the path that it has when it is worked on, for an editable install names that path.
+has the path of later work, because an editable install names that path.
+
+The split is made within each repository.
 """
 
 import asyncio

@@ -1,11 +1,7 @@
-"""What a case asserts, and what becomes of it.
+"""Assertions of a case in promptfoo's spelling, and their summary.
 
-Sums up as promptfoo does: a test passes when all of its assertions do, or, where there is a
-threshold, when their weighted mean reaches it.
-
-What a case may assert of an output, as promptfoo spells it.
-
-A case carries its own assertions, so they are told apart from a task's: `assert` is a list of them.
+The key `assert` of a case is a list; this distinguishes them from a task's own. As in promptfoo,
+a test passes if all assertions pass. With a threshold, their weighted mean must reach it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,12 +1,10 @@
-"""Indexes kept for other runs, a file each, by what they were made of.
+"""Retrieval index: built once for a source, cached on disk, searched by many rollouts.
 
-A file is written beside its place and then moved there, and begins with the hash of the rest: what
-was torn is no index, and is made again.
+The source is hashed on first use, and the run keeps to that version if files change later.
+Nothing is embedded before the first query.
 
-One index: taken in once for what it is made of, searched as often as anybody asks.
-
-Whatever it was made of is hashed when it is first asked for; the run goes on with that, whatever
-becomes of the files meanwhile. Nothing is embedded before the first query.
+A cache file is named by its source, written beside its place and then moved there. It begins with
+the hash of the rest: a torn file is ignored and rebuilt.
 """
 
 import asyncio

@@ -1,14 +1,10 @@
-"""Which passages answer a query: by their words, by their meaning, to the letter, or all three.
+"""Retrieval ranking (keyword, semantic, exact, hybrid) and its vector stores.
 
-What is equally good has the same rank, and is told in the order of the source: nothing depends on
-how a sort breaks ties.
+Equal scores share a rank and are listed in source order, so results do not depend on sort ties.
 
-Vectors kept by Qdrant: a server, or a folder on this machine that its client looks after.
-
-A collection is named by what its index was made of, so that an index of another source, or another
-model, is another collection, and nothing is ever changed in one.
-
-Where the vectors of an index are, and which of them lie near another.
+Vectors are kept in memory or by Qdrant, as a server or a local folder. A Qdrant collection is
+named by the content of its index. Another source or embedding model therefore gets another
+collection, and none is ever changed.
 """
 
 import re

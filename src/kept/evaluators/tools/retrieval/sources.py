@@ -1,11 +1,8 @@
-"""Texts cut into passages: by their headings, or by length.
+"""Sources on disk: files, records of json, jsonl and csv, and their passages.
 
-A token is counted by a rule that needs no vocabulary: a word has one for every four characters that
-it begins. No provider counts like that; for English prose they come to about the same.
-
-Records of json, jsonl and csv files: which there are, and what of each is searched.
-
-A source on disk: which files it has, what they hold, and the passages that they are cut into.
+Texts are split by headings or by length. Tokens are counted without a vocabulary: one for every
+four characters of a word, rounded up. No provider counts like that, but for English prose the
+totals are close.
 """
 
 import csv

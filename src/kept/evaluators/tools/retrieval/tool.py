@@ -1,6 +1,6 @@
-"""What can be said of an index before a run: what it lacks, what it will not do.
+"""Retrieval tool: numbered passages with their location, and checks of its config.
 
-Indexes as tools: a model asks, and is told numbered passages with where they stand.
+Checks run before the run and report what an index lacks or does not support.
 """
 
 import time

@@ -1,26 +1,22 @@
-"""An agent.yaml that means from another folder what it means where it came from.
+"""Output folder of an optimizer run, runnable candidate files, and progress events.
 
-What was set besides is written into it, and paths that lead out of its folder lead from the new one
-to the same place. Paths within its folder need nothing: links stand for what lies there.
+`results/optimizer/RUN/` is for people to inspect and adopt, written from the journal:
 
-A candidate as files that can be run where they lie.
+    run.json             what the run was asked, written once
+    trials.jsonl         a line a trial
+    trajectory.csv       the same in short, for plotting
+    exit.json            how it ended
+    candidates/          iter-NN.yaml of every accepted trial, ready to be run where it lies
+    instructions/        files that an accepted trial changed
+    cases/               cases whose files lie outside of the agent's folder
+    best.yaml            a link to the best of them, and best-instructions.md to its instructions
 
-The agent.yaml is as the run made it, comments and all, with what was set besides. Files that the
-run changed lie in `instructions/`, and the agent.yaml says so; all others are found through links
-beside it, or by a path that leads to them from there.
+A candidate's agent.yaml keeps its comments and includes the values set on the command line.
+Changed files lie in `instructions/`, and the agent.yaml points there. Paths within the agent's
+folder work through links beside the candidate. Paths that leave it are rewritten to reach the
+same target.
 
-`results/optimizer/RUN/`: what a person looks at and adopts, written from the journal.
-
-run.json             what the run was asked, written once
-trials.jsonl         a line a trial
-trajectory.csv       the same in short, for plotting
-exit.json            how it ended
-candidates/          iter-NN.yaml of every accepted trial, ready to be run where it lies
-instructions/        files that an accepted trial changed
-cases/               cases whose files lie outside of the agent's folder
-best.yaml            a link to the best of them, and best-instructions.md to its instructions
-
-Tells whoever listens how coordinate descent goes: its phases and cycles, trial by trial.
+Progress events report phases, cycles and trials of coordinate descent.
 """
 
 import io

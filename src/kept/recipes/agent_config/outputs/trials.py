@@ -1,12 +1,10 @@
-"""A trial: a step of coordinate descent with what was known before it and after it.
+"""Trials: steps of coordinate descent, as lines of `trials.jsonl` and `trajectory.csv`.
 
-`Trials` hears of closed steps in order. The baseline is trial 0; what the run measures by itself
-(the proof, the claim) is none.
+A trial is a step with the state before and after it. `Trials` receives closed steps in order. The
+baseline is trial 0; measurements of the run itself (confirmation, sealed test) are no trials.
 
-A trial as a line of `trials.jsonl` and as a row of `trajectory.csv`.
-
-Under `sigma` every field means what its source says. Under `race` the fields of the noise bar are
-null, and `decision.numbers` holds what the race went by (docs/reference/optimizer.md).
+Under `sigma` every field has its source's meaning. Under `race` the fields of the noise bar are
+null, and `decision.numbers` holds the figures of the race (docs/reference/optimizer.md).
 """
 
 import csv

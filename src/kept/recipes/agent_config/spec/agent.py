@@ -1,8 +1,7 @@
-"""Parts of an agent.yaml that Kept does not run: their keys are known, and they are carried.
+"""Schema of agent.yaml, its known but unused parts, and detection of the file kind.
 
-What an agent.yaml may say, as a whole.
-
-What a file means to be, told by its keys: without the models of all that may be in it.
+Parts that Kept does not run have known keys and are carried along. The kind of a file is
+recognized by its keys, without importing the models of all specs.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,7 @@
-"""The models that an agent.yaml names: its own, its judges', and the one that embeds.
+"""Value types, models and text files of an agent.yaml.
 
-The texts that an agent.yaml names: from a candidate where it has them, else from the disk.
-
-Kinds of values that only an agent.yaml has.
+Models are the agent's own, its judges' and the embedder. A text comes from the candidate if it
+has one, else from disk.
 """
 
 import hashlib

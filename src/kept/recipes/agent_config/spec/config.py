@@ -1,12 +1,10 @@
-"""`${NAME}` in the values of a file, filled in from the environment.
+"""config.yaml of an agent folder or a user, and `${NAME}` substitution in values.
 
-Works on what was read, never on the text, so that the text can be kept and shown. What may be a
-secret is left as it stands, for whoever uses it to fill in.
+Precedence: agent.yaml, the environment, the config.yaml beside it, then the user's own in
+~/.holodeck.
 
-What a config.yaml says for all agents of a folder, or of a user.
-
-An agent.yaml comes before the environment, that before the config.yaml beside it, and that before
-the user's own in ~/.holodeck.
+Substitution works on parsed values, never on the text, so the text can be kept and shown.
+Possible secrets stay unresolved; the code that uses them fills them in.
 """
 
 import re

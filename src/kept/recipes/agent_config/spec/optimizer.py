@@ -1,11 +1,10 @@
-"""What an optimizer may change of an agent: values, texts, and examples in a text.
+"""Schema of `evaluations.optimizer` in agent.yaml, its axes, and a suggested block.
 
-A block `optimizer:` for an agent that has none: what could well be tuned, and a loss.
+`OptimizerBlock` is the block as written. Its limits are nested in `budget` or flat, because
+existing files have both forms. `OptimizerSpec` is the normalized form with one name for each
+thing. Axes are values, texts, and examples in a text.
 
-What `evaluations.optimizer` of an agent.yaml may say: how the agent is improved, and by what.
-
-`OptimizerBlock` is the block as a file has it: limits nested in `budget`, or flat, as both stand in
-files that there are. `OptimizerSpec` is what it comes to, each thing by one name.
+An agent without the block gets a suggestion: tunable values and a loss.
 """
 
 import json

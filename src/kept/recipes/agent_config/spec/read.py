@@ -1,9 +1,7 @@
-"""What is in order in an agent.yaml, and may not be what was meant.
+"""Reader of agent.yaml: spec, texts, cases, and warnings about valid but odd values.
 
-From an agent.yaml to what can be run: the spec, its texts, its cases.
-
-`read_agent` reads it from the disk. `parse_agent` reads one that a candidate has changed, by the
-same rules and with the same config; the cases are not a candidate's to change.
+`read_agent` reads it from disk. `parse_agent` reads one changed by a candidate, by the same rules
+and with the same config; a candidate cannot change the cases.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,10 +1,7 @@
-"""What of a config is meant, where it has several.
+"""promptfoo importer: one config of several, its task, and its Python assertions.
 
-Files of Python that assertions name: copied into the task under names that stay in it.
-
-What they import from beside them comes along under its own name, for that is how they ask for it.
-
-From a config to the task that it stands for.
+Python files of assertions are copied into the task under names that stay in it. Local modules
+that they import keep their names, because imports refer to these.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Files that a config names: below its folder, by name or by pattern.
+"""Prompts of a promptfoo config: inline, or in files of text, Markdown, JSON, YAML and csv.
 
-The prompts of a config: inline, or in files of text, Markdown, JSON, YAML and csv.
+Files are named directly or by pattern, below the config's folder.
 """
 
 import csv

@@ -1,8 +1,6 @@
-"""The tests of a config: inline, or in files of YAML, JSON, JSON lines and csv.
+"""Normalized promptfoo config and its tests: inline or in YAML, JSON, JSON lines and csv.
 
-Whatever they come from, each keeps the line that it stands in.
-
-A config brought into one form, with the files of tests that it names.
+Each test keeps its line number.
 """
 
 import re

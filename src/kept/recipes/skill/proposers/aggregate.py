@@ -1,15 +1,13 @@
-"""Aggregate: many patches become one, group by group and level by level, failures first.
+"""Aggregation of patches into one by groups, and selection of its items by the teacher.
 
-A merger says which of the numbered items each of its own comes from. From that, code counts the
-cases that stand behind it, each once, and whether failures do; the model's word is not asked for
-either. What no merged item comes from is named. Where a merger says nothing of use, items are put
-in a row.
+Aggregate: groups are merged level by level, failures first. A merger names the numbered sources
+of each item. Code derives from them the supporting cases, each counted once, and whether failures
+are among them. The model's own counts are not used. Unused items are reported by name. If the
+merger's reply is useless, items are concatenated.
 
-Select: as many items as the step may keep, ranked by the teacher.
-
-Places that name no item, or one that is named already, are dropped and reported. A list of which
-nothing is left, or too much, is asked for again: items are never cut off in silence. Where the
-teacher has no list of use, those with most cases behind them are taken.
+Select: the teacher ranks at most as many items as the step may keep. Unknown and repeated places
+are dropped and reported. An empty or too long list is asked for again; items are never cut off
+silently. Without a usable list, the items with most supporting cases are taken.
 """
 
 import asyncio

@@ -1,16 +1,11 @@
-"""A rollout as an analyst reads it, fitted to a room by whole turns; what was cut is said.
+"""Analyst input: skill, edit budget, earlier attempts, and rollouts fitted to a size limit.
 
-Pure. A trace has the roles that `base.py` names: conversations, uses of tools, steps of a
-simulator, what the scorer says.
+Each rollout shows its task, failure reason, conversation and actions. Traces have the roles of
+`evaluators/environments/base.py` and are cut by whole turns, with a note. The expected answer is
+shown only if the config allows it.
 
-What an analyst is shown: the skill, the budget, what was tried before, and a few rollouts.
-
-Pure. Every rollout is told with its task, its failure reason, what the student saw and what it did,
-fitted by whole turns. The expected answer is told only where the config allows it.
-
-What earlier steps of the epoch saw and tried, rebuilt from the closed steps each time.
-
-Pure. A resume has the same closed steps, and so the same memory.
+Step memory, the observations and attempts of the epoch, is rebuilt from closed steps each time.
+So a resume has the same memory. Pure.
 """
 
 import json

@@ -1,12 +1,11 @@
-"""Two skills on the same train cases: the one that the last epoch ended with, and the one now.
+"""End of an epoch: slow update of guidance, teacher notes, look back, and its comparison.
 
-What it was then is found by taking back what was kept since. Both are rolled out by Asks, on a
-sample that is the same whenever it is drawn.
+Guidance stands in a protected region. Guidance and look back are candidates like any other and go
+through the gate. Notes change no artifact.
 
-What whole epochs teach: guidance in a protected region, the teacher's own notes, a look back.
-
-Guidance and the look back are candidates like any other, and go through the gate. Notes change no
-artifact.
+The comparison rolls out the current skill and that of the last epoch's end on the same train
+cases. The older skill is restored by undoing later keeps. Both run by Asks, on a deterministic
+sample.
 """
 
 import random

@@ -1,18 +1,16 @@
-"""Deep reflect: have a few rollouts done again with a question in them, and look at those too.
+"""Reflect: analysts of minibatches, deep reflection by probes, and skill-aware reminders.
 
-The teacher writes the question. It may name one rollout, and the step of it that the student should
-go on from; the environment knows how. What comes of it is for analysts alone, and is never judged.
+Analysts look at failures and successes separately and in parallel. An unusable reply, or an
+outage, loses only its minibatch and is reported. An outage of all is a failure. Code records the
+author of each patch and the number of supporting cases.
 
-Skill-aware reflection: a defect of the skill is an edit, a lapse of its reader is a reminder.
+Deep reflect: a few rollouts are repeated with a diagnostic question by the teacher. It may name
+one rollout and the step to continue from; the environment supports this. The results are for
+analysts only and are never judged.
 
-Pure. Reminders stand in a protected appendix: only code writes there. Two that say the same in
-other letters or signs are one.
-
-Reflect: analysts look at minibatches, failures and successes apart, all at the same time.
-
-A reply that cannot be used, or an outage, costs its minibatch alone, and is told; an outage that
-leaves none is a failure. Whose patch it is
-and how many cases stand behind it is written down by code.
+Skill-aware reflection: a defect of the skill is an edit, a lapse of its reader a reminder.
+Reminders stand in a protected appendix that only code writes. Those that differ only in case or
+punctuation are one.
 """
 
 import asyncio

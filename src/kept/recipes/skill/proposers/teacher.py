@@ -1,9 +1,8 @@
-"""The three ways in which an optimizer says what should change, and what is read of its reply.
+"""Teacher model of skill training: its requests, and the three reply formats.
 
-`patch`: edits, which are made one by one. `rewrite_from_suggestions`: suggestions, by which the
-skill is then written anew. `full_rewrite_minibatch`: a whole skill for every minibatch.
-
-The model that reflects, merges, ranks and writes: who is asked, and how its replies are held.
+`patch`: edits, applied one by one. `rewrite_from_suggestions`: suggestions, used to rewrite the
+skill. `full_rewrite_minibatch`: a whole skill for every minibatch. The teacher reflects, merges,
+ranks and writes.
 """
 
 import asyncio

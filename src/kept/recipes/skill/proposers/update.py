@@ -1,12 +1,11 @@
-"""Reminders of lapses, put into the appendix of the skill: those of an epoch together, or at once.
+"""Update: edits of the skill with a report for each, and the appendix of reminders.
 
-They go through the gate as one candidate. With `flush` they are taken without a comparison after
-every step, as the source of the method has it: what is measured next is the skill with them.
+A failing edit is shown to the teacher once more, with the reason. If the skill is rewritten, code
+restores its protected regions.
 
-Update: from what was chosen to edits of the skill, with a report for each.
-
-An edit that does not apply is shown to the teacher once more, with the reason. Where the skill is
-written anew, its protected regions are put back by code.
+Reminders of an epoch go through the gate as one candidate. With `flush` they are taken after
+every step without a comparison, as in the source of the method. The next measurement includes
+them.
 """
 
 from collections.abc import Sequence
