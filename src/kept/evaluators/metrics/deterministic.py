@@ -92,7 +92,12 @@ class _NoSynonyms:
 QUICK = 500_000
 """Product of two lengths that takes a tenth of a second at worst."""
 
-_FAR = Function("kept.evaluators.workers.similarity_main:measure", Path(__file__).parents[3])
+_FAR = Function(f"{__name__}:measure_case", Path(__file__).parents[3])
+
+
+def measure_case(case: Mapping[str, str]) -> Measured:
+    """Measure one pair of texts in a worker process."""
+    return likeness(cast("Likeness", case["metric"]), case["response"], case["truth"])
 
 
 class Alike:
