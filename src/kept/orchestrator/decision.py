@@ -290,6 +290,7 @@ def decided(text: str, ground: Ground) -> Decided:
     kind = kind_of(found)
     if kind is None:
         raise BadDecision(f"it has no `decision`, which is one of {', '.join(SCHEMAS)}")
+    # every field by its own name; the schema is checked below
     inner = found.get(kind)
     body = {**found, **cast("Object", inner)} if isinstance(inner, dict) else found
     body = _NORMAL[kind](body)

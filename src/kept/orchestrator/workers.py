@@ -254,9 +254,11 @@ class Team:
         self.ledger.workers += len(wanted)
         accounts = self.ledger.open(len(wanted))
         side_by_side = self.kit.limits.parallel_workers
-        turn = CatchingUp(len(wanted), side_by_side)
+        above = None
         if isinstance(scope, CatchUp):
-            turn, scope = CatchingUp(len(wanted), side_by_side, scope.worker), scope.scope
+            # a worker sends these: their scopes lie below the one that it wraps
+            above, scope = scope.worker, scope.scope
+        turn = CatchingUp(len(wanted), side_by_side, above)
         started = (
             self._in_turn(turn, errand, scope.branch(errand.delegation.worker_id), account, managed)
             for errand, account in zip(errands, accounts, strict=True)

@@ -15,7 +15,7 @@ import string
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from kept.core.parsing import parse_json
 from kept.core.rollout import Failure
@@ -58,6 +58,8 @@ def likeness(metric: Likeness, response: str, truth: str) -> Measured:
             score: Any = single_meteor_score
             words = [_WORD_OR_MARK.findall(text) for text in (truth, response)]
             return Measured(_between_0_and_1(score(*words, wordnet=_NoSynonyms())))
+        case _:
+            assert_never(metric)
 
 
 def _rouge(response: str, truth: str) -> Measured:

@@ -216,6 +216,7 @@ class DescribedScorer:
     ) -> Score | Failure:
         """Score with the inner scorer, and add the case to the details."""
         score = await self.inner.score(job, rollout, candidate, case, scope)
+        # the printed output, or the only file that was written
         output = rollout.output
         if not output.strip() and len(rollout.files) == 1:
             (content,) = rollout.files.values()

@@ -159,6 +159,7 @@ class _Tree:
             return None
         ended: list[Any] = []
         for _, v in node.value:
+            # true where the end of the entry is known
             if v.id == "scalar":
                 ends = v.style not in ("|", ">") and v.start_mark.index < v.end_mark.index
             else:
