@@ -254,13 +254,6 @@ class StepLog:
         return other
 
 
-def read_steps(folder: Path) -> list[StepRow]:
-    """The rows of a run, whatever state its index is in."""
-    log = StepLog(folder)
-    log.refresh()
-    return log.rows
-
-
 def index_record(row: StepRow) -> bytes:
     """A row as a record of the index file."""
     return b'{"row":%b}' % codec.encode(row)

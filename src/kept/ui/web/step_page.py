@@ -339,13 +339,6 @@ def race_of(
     }
 
 
-def open_words(detail: StepDetail) -> str:
-    """What an open step is at."""
-    if not detail.reply:
-        return "the proposer is at work"
-    return f"{len(detail.rollouts)} rollouts so far" if detail.rollouts else "about to be tried"
-
-
 def as_json(value: object) -> str:
     """Raw data, for people."""
     return json.dumps(value, indent=1, ensure_ascii=False, default=str)
