@@ -8,18 +8,38 @@ from pathlib import Path
 
 import pytest
 
-from kept.ui.web import server as pages
+from kept.ui import web
 from tests.ui.cli.tasks import kept, write_task
 
 
 def test_what_the_extra_lacks_is_named_with_the_line_to_type(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(pages, "NEEDED", ("jinja2", "a_package_that_is_not_here"))
+    monkeypatch.setattr(web, "NEEDED", ("jinja2", "a_package_that_is_not_here"))
     called = kept("view", "--no-browser")
     assert called.code == 2
     assert "`a_package_that_is_not_here`" in called.stderr
     assert "pip install 'fastapi>=" in called.stderr and "'uvicorn>=" in called.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("view", "--no-browser"), ("report", "--html")])
+def test_without_the_extra_a_plain_install_says_what_to_type(words: tuple[str, ...], here: Path):
+    write_task(here)
+    assert kept("optimize", "task.yaml", "-q").code == 0
+    program = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('fastapi', 'jinja2', 'markupsafe', 'uvicorn')))\n"
+        f"sys.argv = ['kept', *{words!r}]\n"
+        "from kept.ui.cli.main import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=here, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "not installed: `fastapi`, `jinja2`, `uvicorn`" in done.stderr
+    assert "internal error" not in done.stderr
 
 
 def test_a_run_that_is_not_there_is_told_before_anything_is_served(here: Path):

@@ -1,8 +1,7 @@
 """Web server of the report pages, and export of one run as a single HTML file.
 
 The server listens on 127.0.0.1, with a token and the access guard before the app. An exported
-page contains its styles, has no script, and its policy allows nothing more. The CLI uses only
-this module.
+page contains its styles, has no script, and its policy allows nothing more.
 """
 
 import asyncio
@@ -13,7 +12,6 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 import uvicorn
@@ -21,7 +19,6 @@ from markupsafe import Markup
 
 from kept.errors import SetupError
 from kept.run import stop_signals
-from kept.settings import install_command
 from kept.store.home import Home
 from kept.store.overview import Glance
 from kept.store.reader import Run
@@ -53,31 +50,6 @@ def export(folder: Path) -> str:
     inside = {"css": Markup(css), "policy": policy, "exported": steps}
     root = Home.around(told.folder).path.parent
     return render(environment(root), kind.template, links, **view, **inside)
-
-
-NEEDED = ("fastapi", "jinja2", "uvicorn")
-"""What the extra `web` brings."""
-
-
-class Pages:
-    """Found by `cli` through the entry point `kept.pages`."""
-
-    def __init__(self) -> None:
-        missing = [name for name in NEEDED if find_spec(name) is None]
-        if missing:
-            names = ", ".join(f"`{name}`" for name in missing)
-            raise SetupError(
-                f"packages that the pages need are not installed: {names}",
-                hint=install_command("web"),
-            )
-
-    def serve(self, home: Home, path: str, port: int, opened: Callable[[str], None]) -> None:
-        """Serve the runs of a home until interrupted; `opened` is given the link with the token."""
-        serve(home, path, port, opened)
-
-    def export(self, folder: Path) -> str:
-        """The page of a run as one file that needs nothing else."""
-        return export(folder)
 
 
 HOST = "127.0.0.1"
