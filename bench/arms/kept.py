@@ -19,8 +19,9 @@ from kept.core.ports import Sink
 from kept.core.state import State
 
 AT_USE = (
-    *("calling", "core.copying", "core.forecast", "recipes.call", "recipes.function"),
-    *("recipes.scheduling", "runners.function", "store.index"),
+    *("run_sync", "core.guards", "core.forecast", "recipes.function.validate"),
+    *("recipes.function.compile", "recipes.gate_choice"),
+    *("evaluators.runners.function", "store.run_index"),
 )
 """Modules that Kept loads when a run is asked for; imports are not what is measured."""
 

@@ -9,12 +9,12 @@ from kept.core.edit import Append
 from kept.core.event import Proposed, StepClosed, StepOpened
 from kept.core.objective import Objective
 from kept.core.proposal import MERGE, Proposal, Turn
-from kept.core.proposer_stats import DISCOUNT, MOST_FAILED, NOTHING, Brought
 from kept.core.rollout import Pair, Usage
 from kept.core.schedules.bandit import FIRST, FLOOR, Bandit, shares
 from kept.core.schedules.round_robin import RoundRobin
 from kept.core.score import Evaluation, Outcome, summarize
 from kept.core.state import State, advance
+from kept.core.turns import DISCOUNT, MOST_FAILED, NOTHING, Brought
 from kept.core.verdict import Verdict
 from kept.testing.suites.sink_schedule import ScheduleSuite, take
 

@@ -5,7 +5,6 @@ import pytest
 from kept.core.budget import Spend, StopReason
 from kept.core.event import Proposed, StepClosed, StepOpened
 from kept.core.proposal import ProposerFailed, Skip, Turn
-from kept.core.retry_turns import Lost, mended
 from kept.core.rollout import Failure
 from kept.core.schedules.epochs import (
     At,
@@ -18,6 +17,7 @@ from kept.core.schedules.epochs import (
     epoch_order,
 )
 from kept.core.state import State, advance
+from kept.core.turns import Lost, mended
 from kept.core.verdict import Verdict, VerdictCode
 from kept.testing.suites.sink_schedule import ScheduleSuite, take
 

@@ -7,7 +7,7 @@ import pytest
 
 from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.models.client import make
-from kept.models.http import begun
+from kept.models.direct_http import begun
 from kept.models.providers import ModelConfig
 from kept.testing.server import ModelServer
 

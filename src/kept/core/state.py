@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
-from kept.core import retry_turns as losing
+from kept.core import turns as losing
 from kept.core.alpha import Ledger
 from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
 from kept.core.containers import Log, Seen
@@ -37,8 +37,8 @@ from kept.core.proposal import (
     joined,
     raced,
 )
-from kept.core.proposer_stats import Brought, all_asked_again, with_step
 from kept.core.score import Evaluation
+from kept.core.turns import Brought, all_asked_again, with_step
 
 MOST_BARS = 2
 """Of those kept as better since the best moved; each costs draws of its own."""

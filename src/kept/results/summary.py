@@ -14,10 +14,10 @@ from kept.core.budget import Spend, StopReason
 from kept.core.event import RunStarted
 from kept.core.objective import Constraint, Objective, Operator
 from kept.core.proposal import MERGE, ClosedStep, Proposal, Reply
-from kept.core.proposer_stats import NOTHING
 from kept.core.rollout import Purpose
 from kept.core.schedules.round_robin import OF_THE_RUN
 from kept.core.state import State
+from kept.core.turns import NOTHING
 from kept.core.verdict import FOLLOWED, IDLE, UNMEASURED, VerdictCode, VerdictKind, word_for
 from kept.results.compare import Comparison, comparison_of
 from kept.store.overview import journalled_spend

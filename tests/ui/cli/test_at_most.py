@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No long pauses before what failed is tried again, and a key."""
-    for pause in ("models.line.FIRST_WAIT", "engine.scope.PAUSE", "engine.attempt.BACKOFF"):
+    for pause in ("models.endpoint.FIRST_WAIT", "engine.replay.PAUSE", "engine.rollout.BACKOFF"):
         monkeypatch.setattr(f"kept.{pause}", 0.002)
     monkeypatch.setenv("KEY", "sk-none")
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "sk-none")

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from kept.core.budget import StopReason
 from kept.core.proposal import Turn, derive_seed
-from kept.core.proposer_stats import NOTHING, Brought
 from kept.core.schedules.round_robin import RoundRobin, able_of, number_of
 from kept.core.state import State
+from kept.core.turns import NOTHING, Brought
 
 FIRST = 2
 """Turns that each has before any of them counts."""

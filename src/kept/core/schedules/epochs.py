@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 
 from kept.core.budget import StopReason
 from kept.core.proposal import ClosedStep, Turn
-from kept.core.retry_turns import AGAIN
 from kept.core.schedules.round_robin import CLAIM
 from kept.core.state import State
 from kept.core.text import count
+from kept.core.turns import AGAIN
 
 Curve = Literal["constant", "linear", "cosine", "autonomous"]
 

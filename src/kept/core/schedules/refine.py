@@ -13,9 +13,9 @@ from typing import Any, Literal, cast
 from kept.core.budget import StopReason
 from kept.core.plan import REFINE
 from kept.core.proposal import ClosedStep, Proposal, Turn
-from kept.core.retry_turns import AGAIN, due
 from kept.core.state import State
 from kept.core.text import count
+from kept.core.turns import AGAIN, due
 
 RERUN = "rerun"
 """The proposer that runs the task again with what was found wrong."""

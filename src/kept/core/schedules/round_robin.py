@@ -14,11 +14,10 @@ from kept.core.budget import Budget, EndMoney, Spend, StopReason, out_of_time
 from kept.core.near_misses import handed_on
 from kept.core.ports import Schedule
 from kept.core.proposal import MERGE, Turn, derive_seed, ripe, strongest
-from kept.core.proposer_stats import NOTHING
-from kept.core.retry_turns import due
 from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.text import count
+from kept.core.turns import NOTHING, due
 
 MOST = 0.25
 """Share of the turns in which near misses are built on, at most."""

@@ -5,7 +5,6 @@ promised in any case. Log messages of the library appear as warnings. The server
 foreground and prints its address.
 """
 
-import asyncio
 import logging
 import shlex
 from collections.abc import Callable, Sequence
@@ -14,9 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kept.core.ports import Model
-from kept.errors import KeptError, Problem, SetupError, SpecError
-from kept.run import stop_signals
+from kept.errors import KeptError, Problem, SpecError
 from kept.settings import debug, program
 from kept.store.home import Home
 from kept.ui.cli import _output
@@ -275,23 +272,3 @@ def _row(problem: Problem) -> dict[str, Any]:
         "problem": problem.message,
         "hint": problem.hint,
     }
-
-
-async def serve_until_stopped(model: Model, port: int, *, as_json: bool = False) -> None:
-    """Serve a model until SIGINT, SIGTERM or SIGHUP."""
-    from kept.models.local.model import HOST, start_server
-
-    stopped = asyncio.Event()
-    for number in stop_signals():
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    try:
-        runner, bound = await start_server(model, port)
-    except OSError as error:
-        raise SetupError(
-            f"cannot listen on {HOST}:{port}: {error.strerror}",
-            hint="give another port, or --port 0 for any that is free",
-        ) from error
-    _output.address(f"http://{HOST}:{bound}/v1", as_json=as_json)
-    _output.note(f"serving {model.name}; interrupt to stop")
-    await stopped.wait()
-    await runner.cleanup()

@@ -1,10 +1,14 @@
 """`kept models`: list, pull, rm, serve."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kept.ui.cli._command import Command, Commands, json_option, quiet_option
+
+if TYPE_CHECKING:
+    from kept.core.ports import Model
 
 
 @click.group(cls=Commands, examples=("kept models list", "kept models list --json"))
@@ -122,7 +126,31 @@ def serve(name: str, port: int, slots: int, as_json: bool) -> None:
 
     from kept.models.local.model import LocalModel
     from kept.models.weights import known, needed
-    from kept.ui.cli._command import serve_until_stopped
 
     model = LocalModel(f"local/{known(name).name}", needed(name), slots=slots)
-    asyncio.run(serve_until_stopped(model, port, as_json=as_json))
+    asyncio.run(_serve_until_stopped(model, port, as_json=as_json))
+
+
+async def _serve_until_stopped(model: "Model", port: int, *, as_json: bool) -> None:
+    """Serve a model until SIGINT, SIGTERM or SIGHUP."""
+    import asyncio
+
+    from kept.errors import SetupError
+    from kept.models.local.model import HOST, start_server
+    from kept.run import stop_signals
+    from kept.ui.cli import _output
+
+    stopped = asyncio.Event()
+    for number in stop_signals():
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    try:
+        runner, bound = await start_server(model, port)
+    except OSError as error:
+        raise SetupError(
+            f"cannot listen on {HOST}:{port}: {error.strerror}",
+            hint="give another port, or --port 0 for any that is free",
+        ) from error
+    _output.address(f"http://{HOST}:{bound}/v1", as_json=as_json)
+    _output.note(f"serving {model.name}; interrupt to stop")
+    await stopped.wait()
+    await runner.cleanup()

@@ -19,7 +19,7 @@ from tests.recipes.agent_config.tune.world import share
 pytestmark = pytest.mark.slow
 
 TRIALS = 50
-SERVER = Path(__file__).parents[2] / "tools" / "plain_server.py"
+SERVER = Path(__file__).parents[3] / "evaluators" / "tools" / "plain_server.py"
 AGENT = """\
 name: clerk
 model: {{provider: openai, name: gpt-5-mini, endpoint: "{url}", api_key: "${{KEY}}"}}

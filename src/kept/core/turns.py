@@ -1,7 +1,12 @@
-"""What each proposer has brought, and what that has cost: the ground on which turns are given out.
+"""Bookkeeping of turns: gain and cost of each proposer, and turns to repeat after an outage.
 
-Counted when a step closes, from what is in the journal alone. The cost is that of the step's own
-candidate and of the calls behind it: what is run on the incumbent serves all, and is nobody's.
+Gain and cost are counted when a step closes, from the journal alone. The cost is that of the step's
+own candidate and of the calls behind it. Rollouts of the incumbent serve all steps, so they are
+charged to none.
+
+A turn that an outage kept from its answer is given once more, under its own number: a proposer of
+one text a turn has the same text to propose. It comes back as soon as something was measured
+since, when its proposer has nothing else, or when a run that an outage stopped is resumed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -9,7 +14,8 @@ from typing import NamedTuple
 
 from kept.core.containers import Log
 from kept.core.near_misses import judged_whole, kept_since, line_of
-from kept.core.proposal import MERGE, ClosedStep, Pool
+from kept.core.proposal import MERGE, ClosedStep, Pool, Proposal, ProposerFailed, Reply, Turn
+from kept.core.verdict import UNMEASURED, Verdict
 
 DISCOUNT = 0.5
 """What a gain on train cases counts while its near miss waits; nearly half of such is luck."""
@@ -130,3 +136,74 @@ def _count(
         keeps=mine.keeps + keeps,
         near=mine.near + near,
     )
+
+
+AGAIN = 1
+"""How often a turn is given again: what has no answer then is hardly an outage."""
+
+
+class Lost(NamedTuple):
+    """A turn without an answer."""
+
+    proposer: str
+    number: int
+    ready: bool = False
+    """Whether the outage seems to be over."""
+    again: int = 0
+    """How often it was given again."""
+    open: bool = False
+    """Whether it is being tried."""
+
+    @property
+    def due(self) -> bool:
+        """Whether it may be given again."""
+        return not self.open and self.again < AGAIN
+
+
+def opened(lost: tuple[Lost, ...], turn: Turn) -> tuple[Lost, ...]:
+    """What is lost when a turn begins: it may be one of these."""
+    if not has(lost, turn):
+        return lost
+    mine = (turn.proposer, turn.number)
+    return tuple(
+        one._replace(open=True, again=one.again + 1) if one[:2] == mine else one for one in lost
+    )
+
+
+def closed(
+    lost: tuple[Lost, ...], turn: Turn, reply: Reply | None, verdict: Verdict
+) -> tuple[Lost, ...]:
+    """What is lost when a turn has come to its end."""
+    if not lost and not _is_lost(turn, reply, verdict):
+        return lost
+    mine = (turn.proposer, turn.number)
+    others = [one for one in lost if one[:2] != mine]
+    if verdict.code not in (*UNMEASURED, "indecisive", "unaffordable"):
+        others = [one._replace(ready=True) for one in others]
+    if not _is_lost(turn, reply, verdict):
+        return tuple(others)
+    known = next((one for one in lost if one[:2] == mine), Lost(*mine))
+    return (*others, known._replace(open=False, ready=False))
+
+
+def mended(lost: tuple[Lost, ...]) -> tuple[Lost, ...]:
+    """What is lost when somebody takes up a run that had stopped for want of answers."""
+    return tuple(one._replace(ready=True, again=0) for one in lost)
+
+
+def has(lost: Iterable[Lost], turn: Turn) -> bool:
+    """Whether a turn is one of these."""
+    return any(one[:2] == (turn.proposer, turn.number) for one in lost)
+
+
+def due(lost: Iterable[Lost], proposer: str) -> list[Lost]:
+    """What a proposer may be given again, those first that had better be."""
+    return sorted((o for o in lost if o.proposer == proposer and o.due), key=lambda o: not o.ready)
+
+
+def _is_lost(turn: Turn, reply: Reply | None, verdict: Verdict) -> bool:
+    if isinstance(reply, ProposerFailed):
+        return reply.failure.outage
+    # what puts others together is asked for again by whoever keeps them
+    made = isinstance(reply, Proposal) and turn.proposer != MERGE
+    return made and verdict.code == "indecisive"
