@@ -16,9 +16,6 @@ from kept import settings
 from kept.core.artifact import is_safe_path
 from kept.core.parsing import parse_json
 from kept.errors import SetupError
-from kept.models.providers import config_of
-from kept.spec.paths import decoded, near_file
-from kept.spec.source import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +69,8 @@ class Wish:
 
 def draft_from(given: str, wish: Wish) -> Draft:
     """The task that a file, or `file.py:function`, stands for."""
+    from kept.models.providers import config_of
+
     file, colon, function = given.rpartition(":")
     named = bool(colon) and file.endswith(".py")
     path = Path(file if named else given)
@@ -122,6 +121,9 @@ def _is_config(path: Path) -> bool:
 
 def text_of(path: Path, limited: bool = True) -> str:
     """It; a `SetupError` says why not. `limited` is for what is no data."""
+    from kept.spec.paths import decoded, near_file
+    from kept.spec.source import shown
+
     try:
         return decoded(path.read_bytes(), limited).removeprefix("\ufeff")
     except OSError as error:

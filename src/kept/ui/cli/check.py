@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from kept.core.plan import EVAL
 from kept.core.text import count
-from kept.recipes.base import Compiled
 from kept.ui.cli._command import Command, json_option, path_from_here, set_option
+
+if TYPE_CHECKING:
+    from kept.recipes.base import Compiled
 
 LIMITS = {"files": "file", "changed_lines": "changed line"}
 
@@ -351,7 +353,7 @@ def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
     )
 
 
-def outline_agent(made: Compiled) -> dict[str, Any]:
+def outline_agent(made: "Compiled") -> dict[str, Any]:
     """All of it as a document."""
     plan = made.plan
     told = cast("dict[str, Any]", plan.facts[EVAL])

@@ -3,11 +3,10 @@
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from kept.results.compare import Comparison, Planned
-from kept.results.summary import Summary
 from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
@@ -20,6 +19,10 @@ from kept.ui.cli._command import (
 )
 from kept.ui.report.compare import found_alike, interval, sentences, short
 from kept.ui.report.format import count, number
+
+if TYPE_CHECKING:
+    from kept.results.compare import Comparison, Planned
+    from kept.results.summary import Summary
 
 
 @click.command(
@@ -119,14 +122,14 @@ def _beside(task: Path, first: str) -> Path:
 WIDTH = 88
 
 
-def compared_text(told: Comparison, about: Summary) -> str:
+def compared_text(told: "Comparison", about: "Summary") -> str:
     """The answers in words, then the figures in a table."""
     words = "\n".join(textwrap.fill(line, WIDTH) for line in sentences(told, about.spend))
     rows = _forecasts(told.planned, about) if told.planned else _rows(told, about)
     return "\n\n".join(part for part in (_output.visible(words), *rows) if part)
 
 
-def _rows(told: Comparison, about: Summary) -> Iterator[str]:
+def _rows(told: "Comparison", about: "Summary") -> Iterator[str]:
     if not told.lines:
         return
     header = ("challenger", about.metric, told.seed, "difference", "cases", "rollouts", "answer")
@@ -146,7 +149,7 @@ def _rows(told: Comparison, about: Summary) -> Iterator[str]:
     yield _output.table(header, rows, right=right, whole=("answer",), middle=("challenger",))
 
 
-def _forecasts(told: Planned, about: Summary) -> Iterator[str]:
+def _forecasts(told: "Planned", about: "Summary") -> Iterator[str]:
     spend = about.spend
     each = spend.usd / spend.rollouts if spend.rollouts else 0.0
     header = ["passes", "rollouts", "same on every case", "at worst"]

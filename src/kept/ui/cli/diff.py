@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from math import isfinite
+from typing import TYPE_CHECKING
 
 import click
 
 from kept.core.text import count, one_line
 from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, run_argument, step_option
-from kept.ui.report.diffs import Answer, Difference, Flip, Shift
 from kept.ui.report.format import number
+
+if TYPE_CHECKING:
+    from kept.ui.report.diffs import Answer, Difference, Flip, Shift
 
 
 @click.command(
@@ -94,11 +97,11 @@ def _two_runs(first: str, second: str, as_json: bool) -> None:
         _output.answer(difference_text(told))
 
 
-COLOURS: dict[Answer, str] = {"better": "green", "worse": "red"}
+COLOURS: dict["Answer", str] = {"better": "green", "worse": "red"}
 MAX_FLIPS = 40
 
 
-def difference_text(told: Difference) -> str:
+def difference_text(told: "Difference") -> str:
     """The answer, the figures, then the cases that flipped."""
     first = told.shifts[0]
     head = _output.style(_headline(told, first), bold=True, fg=COLOURS.get(first.answer))
@@ -109,7 +112,7 @@ def difference_text(told: Difference) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _headline(told: Difference, first: Shift) -> str:
+def _headline(told: "Difference", first: "Shift") -> str:
     words = {
         "better": "the second run is better",
         "worse": "the second run is worse",
@@ -119,7 +122,7 @@ def _headline(told: Difference, first: Shift) -> str:
     return f"{words}: {first.metric} {number(first.was)} → {number(first.now)}"
 
 
-def _table(told: Difference) -> str:
+def _table(told: "Difference") -> str:
     rows: list[tuple[str, ...]] = []
     for shift in told.shifts:
         known = isfinite(shift.low) and isfinite(shift.high)
@@ -138,7 +141,7 @@ def _table(told: Difference) -> str:
     return _output.table(header, rows, right=header[1:5], whole=("answer",))
 
 
-def _flips(word: str, flips: Sequence[Flip]) -> str:
+def _flips(word: str, flips: Sequence["Flip"]) -> str:
     if not flips:
         return ""
     header = (word, "was", "is", "why")

@@ -13,7 +13,6 @@ import click
 
 from kept.core.text import count, one_line
 from kept.errors import SpecError
-from kept.store.reader import Run
 from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
@@ -26,21 +25,14 @@ from kept.ui.cli._command import (
     workers_option,
 )
 from kept.ui.cli._output import pairs
-from kept.ui.report.eval_report import (
-    WORST,
-    Format,
-    document,
-    exit_code,
-    min_score_words,
-    totals,
-    written,
-)
-from kept.ui.report.eval_results import Status, Sweep, Tested, sweep_of
-from kept.ui.report.format import duration, number
 
 if TYPE_CHECKING:
     from kept.recipes.evaluate.compile import Wanted
     from kept.ui.cli._run import How
+    from kept.ui.report.eval_report import (
+        Format,
+    )
+    from kept.ui.report.eval_results import Status, Sweep, Tested
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -333,7 +325,7 @@ def sweep(spec: Path, given: EvalOptions) -> int:
 MAX_CASES = 40
 """Cases that are listed; `kept show RUN` has all of them."""
 
-COLOURS: dict[Status, str] = {
+COLOURS: dict["Status", str] = {
     "passed": "green",
     "scored": "green",
     "failed": "red",
@@ -346,14 +338,20 @@ MAX_COLUMNS = 4
 """Metrics that have a column of their own."""
 
 
-def read_sweep(folder: Path, *, traces: bool = True) -> Sweep | None:
+def read_sweep(folder: Path, *, traces: bool = True) -> "Sweep | None":
     """What a run measured; None where it does something else."""
+    from kept.store.reader import Run
+    from kept.ui.report.eval_results import sweep_of
+
     with Run(folder) as run:
         return sweep_of(run, traces=traces)
 
 
-def evaluated_text(sweep: Sweep, folder: Path, *, every: bool = False) -> str:
+def evaluated_text(sweep: "Sweep", folder: Path, *, every: bool = False) -> str:
     """Those that did not pass, the metrics, and where to look further."""
+    from kept.ui.report.eval_report import min_score_words, totals
+    from kept.ui.report.format import duration
+
     bad = [one for one in sweep.cases if one.status in ("failed", "errored")]
     rows = list(sweep.cases) if every else bad
     cases = _worst_table(sweep, every) if sweep.described else _cases_table(sweep, rows)
@@ -374,7 +372,7 @@ def evaluated_text(sweep: Sweep, folder: Path, *, every: bool = False) -> str:
     return "\n\n".join([title, *filter(None, parts), pairs(facts)])
 
 
-def _cases_table(sweep: Sweep, rows: list[Tested]) -> str:
+def _cases_table(sweep: "Sweep", rows: list["Tested"]) -> str:
     if not rows:
         return ""
     names = list(sweep.means)[:MAX_COLUMNS]
@@ -395,8 +393,10 @@ def _cases_table(sweep: Sweep, rows: list[Tested]) -> str:
     return text
 
 
-def _worst_table(sweep: Sweep, every: bool) -> str:
+def _worst_table(sweep: "Sweep", every: bool) -> str:
     """The worst cases with input, expected and got output and score."""
+    from kept.ui.report.eval_report import WORST
+
     rows = sweep.worst_first()
     shown = rows if every else rows[:WORST]
     labelled = any(one.truth for one in shown)
@@ -418,7 +418,7 @@ def _worst_table(sweep: Sweep, every: bool) -> str:
     return text
 
 
-def _metrics_table(sweep: Sweep) -> str:
+def _metrics_table(sweep: "Sweep") -> str:
     rows = [
         (
             name,
@@ -434,13 +434,13 @@ def _metrics_table(sweep: Sweep) -> str:
     return _output.table(header, rows, right=("mean", "cases"), whole=("mean",))
 
 
-def case_text(one: Tested) -> str:
+def case_text(one: "Tested") -> str:
     """All that happened in a case."""
     head = _output.style(f"{_called(one)}: {one.status}", bold=True, fg=COLOURS[one.status])
     return "\n".join([head, *_story(one)])
 
 
-def _story(one: Tested) -> Iterator[str]:
+def _story(one: "Tested") -> Iterator[str]:
     for n, exchange in enumerate(one.exchanges):
         yield ""
         yield from _said("user", exchange.input)
@@ -474,17 +474,21 @@ def _said(role: str, text: str) -> Iterator[str]:
 
 
 def _score(value: float | None) -> str:
+    from kept.ui.report.format import number
+
     return "" if value is None else number(round(value, 4))
 
 
-def _called(one: Tested) -> str:
+def _called(one: "Tested") -> str:
     return one.case if not one.repeat else f"{one.case} #{one.repeat + 1}"
 
 
 def tell_evaluated(
-    folder: Path, *, as_json: bool, every: bool, write: Path | None, form: Format | None
+    folder: Path, *, as_json: bool, every: bool, write: Path | None, form: "Format | None"
 ) -> int:
     """Answer, write what is to be written; the exit code."""
+    from kept.ui.report.eval_report import document, exit_code, written
+
     sweep = read_sweep(folder)
     assert sweep is not None, "a run that measured was started"
     if write is not None:

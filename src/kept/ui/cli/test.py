@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from kept.core.case import SPLITS
-from kept.core.plan import GATE_WHY, Plan
+from kept.core.plan import GATE_WHY
 from kept.core.text import dollars_at_most
-from kept.models.prices import REPLY
-from kept.models.roles import is_free
-from kept.recipes.agent_config.cost import Expected, coordinate_of, expected
-from kept.recipes.agent_config.search_space import Axes
-from kept.recipes.agent_config.spec.read import ReadAgent
 from kept.ui.cli._command import Command, Commands, no_cache_option, set_option, workers_option
 from kept.ui.cli.check import about
 from kept.ui.cli.eval import EvalOptions, sweep, sweep_options
 from kept.ui.cli.view import view
 
 if TYPE_CHECKING:
+    from kept.core.plan import Plan
+    from kept.recipes.agent_config.cost import Expected
+    from kept.recipes.agent_config.search_space import Axes
+    from kept.recipes.agent_config.spec.read import ReadAgent
     from kept.recipes.agent_config.tune import Tuning
 
 
@@ -284,8 +283,10 @@ test.add_command(
 )
 
 
-def outline_text(plan: Plan, read: ReadAgent, axes: Axes) -> str:
+def outline_text(plan: "Plan", read: "ReadAgent", axes: "Axes") -> str:
     """What a run would do, for `--dry-run`."""
+    from kept.recipes.agent_config.cost import coordinate_of, expected
+
     told = cast("dict[str, Any]", plan.facts["optimizer"])
     schedule = coordinate_of(plan)
     splits = ((name, len(plan.cases.of(name))) for name in SPLITS)
@@ -317,8 +318,11 @@ def outline_text(plan: Plan, read: ReadAgent, axes: Axes) -> str:
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def _cost(cost: Expected, read: ReadAgent) -> Iterator[tuple[str, str]]:
+def _cost(cost: "Expected", read: "ReadAgent") -> Iterator[tuple[str, str]]:
     """The usual and the worst, with what is taken for granted."""
+    from kept.models.prices import REPLY
+    from kept.models.roles import is_free
+
     config = read.agent.model_config(read.place.folder)
 
     def shown(rollouts: int) -> str:

@@ -3,12 +3,15 @@
 import time
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from kept.core.budget import Spend
 from kept.core.text import count, no_better, one_line
 from kept.core.verdict import FOLLOWED
-from kept.results.summary import Summary
 from kept.ui.report.compare import title
+
+if TYPE_CHECKING:
+    from kept.core.budget import Spend
+    from kept.results.summary import Summary
 
 LIMITS = {
     "max_iterations": "iteration",
@@ -25,14 +28,14 @@ def number(value: float | None) -> str:
     return "no score" if value is None else f"{value + 0.0:.6g}"
 
 
-def change(summary: Summary) -> str:
+def change(summary: "Summary") -> str:
     """`0.62 → 0.71`, or the seed's value alone where nothing beat it."""
     if not summary.improved:
         return number(summary.seed_value)
     return f"{number(summary.seed_value)} → {number(summary.best_value)}"
 
 
-def headline_words(summary: Summary) -> str:
+def headline_words(summary: "Summary") -> str:
     """The outcome in one line."""
     if summary.comparison is not None:
         return title(summary.comparison)
@@ -50,12 +53,12 @@ def headline_words(summary: Summary) -> str:
     return f"{no_better(summary.status)}: {summary.metric} {change(summary)}{on_cases(summary)}"
 
 
-def on_cases(summary: Summary) -> str:
+def on_cases(summary: "Summary") -> str:
     """` on 12 test cases`: what the figures of the headline were measured on."""
     return f" on {summary.measured}" if summary.measured else ""
 
 
-def verdict_counts(summary: Summary) -> str:
+def verdict_counts(summary: "Summary") -> str:
     """`2 kept, 3 discarded`, and behind a semicolon what is no verdict on a proposal."""
     judged = Counter(
         FOLLOWED if row.code == FOLLOWED else VERDICTS[row.outcome]
@@ -70,7 +73,7 @@ def verdict_counts(summary: Summary) -> str:
     return "; ".join(part for part in (verdicts, *rest) if part)
 
 
-def merges_words(summary: Summary) -> str:
+def merges_words(summary: "Summary") -> str:
     """` and 2 merges`: what is tried besides proposals; empty without merges."""
     return f" and {count(summary.merges, 'merge')}" if summary.merges else ""
 
@@ -102,7 +105,7 @@ def clock(t: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(t))
 
 
-def budget_words(summary: Summary) -> str:
+def budget_words(summary: "Summary") -> str:
     """The limits that were set, in words."""
     limits = summary.budget
     named = [count(limits[name], one) for name, one in LIMITS.items() if name in limits]
@@ -112,18 +115,18 @@ def budget_words(summary: Summary) -> str:
     return ", ".join(named) or "no limit"
 
 
-def cases_words(summary: Summary) -> str:
+def cases_words(summary: "Summary") -> str:
     """The cases by split, in words."""
     counts = [f"{n} {split}" for split, n in summary.cases.items() if n]
     return ", ".join(counts) or "none: the whole evaluator is one case"
 
 
-def spend_words(spend: Spend) -> str:
+def spend_words(spend: "Spend") -> str:
     """What was used, the parts that are nothing left out."""
     return ", ".join(_spend_parts(spend))
 
 
-def _spend_parts(spend: Spend) -> Iterable[str]:
+def _spend_parts(spend: "Spend") -> Iterable[str]:
     yield count(spend.rollouts, "rollout")
     if spend.moot:
         yield f"{spend.moot} of them moot"
