@@ -458,8 +458,6 @@ def _bytes(path: Path) -> bytes:
 
 def _unpackable(data: bytes, most_xml: int) -> bytes:
     """The same bytes, if they are an archive that does not unfold to more than there is room."""
-    from io import BytesIO
-
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             items = archive.infolist()

@@ -15,7 +15,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +27,7 @@ from kept.core.rollout import Failure, FailureKind
 from kept.core.text import count
 from kept.engine.user_code import call_apart, first_of
 from kept.evaluators.tools.journalled_call import cut, journalled
-from kept.evaluators.tools.mcp_transports import MOST_LINE, Program, stdio
+from kept.evaluators.tools.mcp_transports import MOST_EVENT, MOST_LINE, Program, client_of, stdio
 from kept.sandbox.process import Turns
 from kept.settings import install_command, variable, without_login
 
@@ -168,8 +168,6 @@ class Session:
 def _sse(config: McpConfig) -> "AbstractAsyncContextManager[TransportStreams]":
     from mcp.client.sse import sse_client
 
-    from kept.evaluators.tools.mcp_transports import MOST_EVENT, client_of
-
     def made(headers: Any = None, timeout: Any = None, auth: object = None) -> Any:  # noqa: ANN401 # of the SDK
         return client_of(headers or {}, timeout, MOST_EVENT)
 
@@ -178,11 +176,8 @@ def _sse(config: McpConfig) -> "AbstractAsyncContextManager[TransportStreams]":
 
 
 def _http(config: McpConfig) -> "AbstractAsyncContextManager[TransportStreams]":
-    from contextlib import asynccontextmanager
 
     from mcp.client.streamable_http import streamable_http_client
-
-    from kept.evaluators.tools.mcp_transports import client_of
 
     @asynccontextmanager
     async def opened():  # noqa: ANN202 # a generator of what the SDK makes

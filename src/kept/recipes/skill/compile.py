@@ -33,7 +33,7 @@ from kept.proposers.variants import MEASURED
 from kept.recipes.base import Compiled
 from kept.recipes.race_choice import default_gate, with_race
 from kept.recipes.skill.document import FRONT, REGIONS
-from kept.recipes.skill.environment import check_money, judge_facts
+from kept.recipes.skill.environment import check_money, has_problems, heard, judge_facts, open_skill
 from kept.recipes.skill.outputs import SkillFolder, Trained
 from kept.recipes.skill.proposers.analyst import Sight
 from kept.recipes.skill.proposers.epoch_end import Comparison, MetaReflect, MetaSkill, SlowUpdate
@@ -235,8 +235,6 @@ def compile_skill(
 
     `problems` are those of the command line that the overrides come from.
     """
-    from kept.recipes.skill.environment import has_problems, heard, open_skill
-
     spec = read_skill(path, overrides, folder)
     spec.source.problems += problems
     sound = not has_problems(spec, "model")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.ui.cli._command import Command, json_option, run_argument
+from kept.ui.cli._command import Command, json_option, path_from_here, run_argument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,6 @@ def adopt(run: str, yes: bool, commit: bool, as_json: bool) -> None:
     from kept.run import may_keep
     from kept.ui.adopt import Repository, adoption_of, commit_message
     from kept.ui.cli import _output
-    from kept.ui.cli._command import path_from_here
     from kept.ui.cli._open_run import nothing_better, open_run
     from kept.ui.report.diffs import best_diff
 

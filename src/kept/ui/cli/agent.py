@@ -20,6 +20,7 @@ from kept.ui.cli._command import (
     json_option,
     money_option,
     no_cache_option,
+    path_from_here,
     quiet_option,
     set_option,
     workers_option,
@@ -278,7 +279,6 @@ def suite_told(run: "Run") -> dict[str, Any]:
     """The same for programs."""
     from kept.orchestrator.prompt_registry import PromptRegistry
     from kept.orchestrator.toolkit import own_artifacts
-    from kept.ui.cli._command import path_from_here
 
     registry = PromptRegistry(Path(run.state.fact("registry")), own_artifacts())
     by_epoch = {one.epoch: one.number for name in registry.names for one in registry.versions(name)}

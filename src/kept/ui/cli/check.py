@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from kept.core.plan import EVAL
-from kept.core.text import count
+from kept.core.text import are, count, dollars_at_most
 from kept.ui.cli._command import Command, json_option, path_from_here, set_option
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ def _agent_told(
 
 
 def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    from kept.core.text import are, count
     from kept.results.summary import judges, scorer_words
-    from kept.ui.cli._command import path_from_here
 
     yield "spec", f"{path_from_here(told['spec'])} ({told['recipe']}), in order"
     found: list[dict[str, Any]] = told["artifacts"]
@@ -145,7 +143,6 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _size(n: int) -> str:
-    from kept.core.text import count
 
     return count(n, "byte") if n < 10_000 else f"{n / 1024:.0f} KiB"
 
@@ -234,8 +231,6 @@ def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
 
 def _at_most(told: dict[str, Any]) -> Iterator[str]:
     """The worst case, and what it takes where that is more than what is likely, or a limit."""
-    from kept.core.text import dollars_at_most
-
     most = told["at_most"]
     rollouts, usd = most["rollouts"], most["usd"]
     parts = ["rollouts without limit" if rollouts is None else _rollouts(rollouts)]
@@ -335,8 +330,6 @@ def _paid(told: dict[str, Any]) -> Iterator[str]:
 
 def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
     """What is known of the price of a call: of the runner's, how much the seed asks for."""
-    from kept.core.text import dollars_at_most
-
     usd, most = told["seed_call_usd"], told["at_most"]
     if charge["by"] != "runner" or not usd:
         return "how much depends on what it is shown and answers"

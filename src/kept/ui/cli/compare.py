@@ -83,7 +83,6 @@ def compare(
     from kept.recipes.compare.compile import Asked, compile_comparison, most_rollouts
     from kept.recipes.registry import find_spec
     from kept.store.home import Home
-    from kept.ui.cli import _output
     from kept.ui.cli._run import How, start_run, told_warnings
 
     if len(versions) == 1 and not plan:

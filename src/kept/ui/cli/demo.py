@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.ui.cli._command import Command, json_option, quiet_option
+from kept.ui.cli._command import Command, json_option, path_from_here, quiet_option
 
 if TYPE_CHECKING:
     from kept.ui.demo import DemoName
@@ -38,7 +38,6 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
     from kept.settings import program
     from kept.store.home import Home
     from kept.ui.cli import _output
-    from kept.ui.cli._command import path_from_here
     from kept.ui.cli._run import How, compiled, start_run
     from kept.ui.demo import copy_demo
 

@@ -44,7 +44,6 @@ def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
         return
     from kept.core.plan import COMPARE, EVAL
     from kept.run import may_keep
-    from kept.ui.cli import _output
     from kept.ui.cli._open_run import closed_step, nothing_better, open_run
     from kept.ui.report.diffs import best_diff, step_diff
 
@@ -72,7 +71,6 @@ def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
 def _two_runs(first: str, second: str, as_json: bool) -> None:
     from kept.errors import SetupError
     from kept.run import is_sweep
-    from kept.ui.cli import _output
     from kept.ui.cli._open_run import open_run
     from kept.ui.report.diffs import difference
     from kept.ui.report.eval_results import sweep_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from kept.core.text import count, one_line
-from kept.errors import SpecError
+from kept.errors import SetupError, SpecError
 from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
@@ -219,8 +219,6 @@ def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "E
     from kept.recipes.skill.config_keys import flags_of, override
     from kept.recipes.skill.measure import compile_measure
     from kept.store.home import Home
-    from kept.ui.cli import _output
-    from kept.ui.cli._command import path_from_here
     from kept.ui.cli._open_run import open_run
     from kept.ui.cli._run import resume_run, start_run, told_warnings
 
@@ -270,8 +268,6 @@ class EvalOptions:
 
     def __post_init__(self) -> None:
         """Refuse a link, and a file of a kind that nobody can write, before anything is run."""
-        from kept.errors import SetupError
-
         path = self.write
         # /dev/stdout is a link, too
         if path and path.is_symlink() and not path.is_relative_to("/dev"):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.ui.cli._command import Command, json_option
+from kept.ui.cli._command import Command, json_option, path_from_here
 from kept.ui.scaffold import KINDS, scaffold
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ def init(
 
     from kept.settings import program
     from kept.ui.cli import _output
-    from kept.ui.cli._command import path_from_here
 
     if given is not None:
         if kind is not None and folder is not None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.ui.cli._command import Command, Commands, json_option, quiet_option
+from kept.ui.cli._command import Command, Commands, json_option, path_from_here, quiet_option
 
 if TYPE_CHECKING:
     from kept.core.ports import Model
@@ -25,7 +25,6 @@ def list_models(as_json: bool) -> None:
     """List the models that can be had, and which are here."""
     from kept.models.weights import KNOWN, megabytes
     from kept.ui.cli import _output
-    from kept.ui.cli._command import path_from_here
 
     if as_json:
         rows = [

@@ -5,11 +5,13 @@ from pathlib import Path
 import click
 
 from kept.ui.cli._command import (
+    NO_GAIN,
     Command,
     gain_option,
     json_option,
     money_option,
     no_cache_option,
+    path_from_here,
     quiet_option,
     set_option,
     workers_option,
@@ -92,7 +94,6 @@ def _optimize(
     from kept.recipes.registry import find_spec, kind_words
     from kept.store.home import Home
     from kept.ui.cli import _output
-    from kept.ui.cli._command import NO_GAIN
     from kept.ui.cli._run import How, compiled, start_run
 
     if spec.is_dir() and (code := _refined(spec, settings, as_json, quiet)) is not None:
@@ -109,7 +110,6 @@ def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool
     from kept.orchestrator.run_folder.read import COMPLETION, JOURNAL
     from kept.run import is_agent
     from kept.ui.cli import _output
-    from kept.ui.cli._command import path_from_here
 
     ours = (folder / JOURNAL).exists()
     if not (is_agent(folder) if ours else (folder / COMPLETION).exists()):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from kept.models.prompts import ASKED, METRICS, NAMES
-from kept.ui.cli._command import Command, Commands, json_option
+from kept.models.prompts import ABOUT, ASKED, METRICS, NAMES, PLACEHOLDERS, prompt
+from kept.ui.cli._command import Command, Commands, json_option, path_from_here
 
 NAME = click.Choice(NAMES)
 
@@ -23,7 +23,6 @@ def prompts() -> None:
 @json_option
 def list_prompts(as_json: bool) -> None:
     """List the prompts, what each is for, and what may stand in it."""
-    from kept.models.prompts import ABOUT, PLACEHOLDERS, prompt
     from kept.ui.cli import _output
 
     if as_json:
@@ -53,7 +52,6 @@ def list_prompts(as_json: bool) -> None:
 @json_option
 def show(name: str, as_json: bool) -> None:
     """Print one of Kept's own prompts."""
-    from kept.models.prompts import prompt
     from kept.ui.cli import _output
 
     text = next(prompt(one) for one in NAMES if one == name)
@@ -74,10 +72,8 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     some are named. The folder is made; no file that is there is overwritten.
     """
     from kept.errors import SetupError
-    from kept.models.prompts import prompt
     from kept.recipes.registry import AGENT, TASK
     from kept.ui.cli import _output
-    from kept.ui.cli._command import path_from_here
 
     # the first of these specs that lies in the nearest folder above that has one
     above = folder.absolute().parents
@@ -106,8 +102,6 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
 
 def _in_the_spec(folder: Path, spec: str) -> str:
     """The line that a spec names this folder with, as seen from there."""
-    from kept.ui.cli._command import path_from_here
-
     whole = folder.absolute()
     base = next((parent for parent in whole.parents if (parent / spec).is_file()), None)
     if base is None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.ui.cli._command import Command, json_option
+from kept.ui.cli._command import Command, json_option, path_from_here
 
 if TYPE_CHECKING:
     from kept.results.compare import Comparison
@@ -89,7 +89,6 @@ def _ending(folder: Path) -> tuple[str, str]:
 
 def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     from kept.core.plan import AGENT_RUN, COMPARE, EVAL, REFINE
-    from kept.ui.cli._command import path_from_here
     from kept.ui.report.format import number
 
     if row.refinement:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.ui.cli._command import Command, json_option, run_argument, step_option
+from kept.ui.cli._command import Command, json_option, path_from_here, run_argument, step_option
 
 if TYPE_CHECKING:
     from kept.store.reader import Run
@@ -28,7 +28,6 @@ def report(run: str, as_json: bool, html: bool) -> None:
     id, the start or end of one, a folder, or `last`.
     """
     from kept.ui.cli import _output
-    from kept.ui.cli._command import path_from_here
     from kept.ui.cli._open_run import open_run
     from kept.ui.report.json import as_json as document
     from kept.ui.report.markdown import markdown, write_report
@@ -57,7 +56,6 @@ def _write_page(folder: Path) -> None:
     from kept.errors import SetupError
     from kept.store.candidate_files import write_file
     from kept.ui.cli import _output
-    from kept.ui.cli._command import path_from_here
     from kept.ui.cli.view import pages
 
     path = folder / "report.html"

@@ -5,16 +5,24 @@ cost.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from kept.core.case import SPLITS
-from kept.core.plan import GATE_WHY
+from kept.core.plan import COORDINATE, GATE_WHY
 from kept.core.text import dollars_at_most
-from kept.ui.cli._command import Command, Commands, no_cache_option, set_option, workers_option
+from kept.ui.cli._command import (
+    Command,
+    Commands,
+    CutShortError,
+    exit_code_of,
+    no_cache_option,
+    set_option,
+    workers_option,
+)
 from kept.ui.cli.check import about
 from kept.ui.cli.eval import EvalOptions, sweep, sweep_options
 from kept.ui.cli.view import view
@@ -39,8 +47,6 @@ class TuningCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options; what is wrong with them is fatal, too."""
-        from kept.ui.cli._command import exit_code_of
-
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -50,7 +56,6 @@ class TuningCommand(Command):
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 # click's own signature
         """Run it; what could not run is fatal."""
         from kept.errors import KeptError
-        from kept.ui.cli._command import CutShortError, exit_code_of
 
         try:
             return super().invoke(ctx)
@@ -139,8 +144,6 @@ def tune(agent: Path, output_dir: Path | None, **said: Any) -> int:  # noqa: ANN
     AGENT is not touched: the best lies in results/optimizer/RUN. Exits with 0 where it finished,
     whether or not anything was gained, 1 where it could not run and 2 where it was interrupted.
     """
-    from dataclasses import fields
-
     from kept.recipes.agent_config.tune import Tuning
 
     names = {one.name for one in fields(Tuning)}
@@ -214,7 +217,6 @@ def _suggest(agent: Path, how: TuneOptions) -> int:
 
 
 def _resume(asked: "Tuning", how: TuneOptions) -> int:
-    from kept.core.plan import COORDINATE
     from kept.recipes.agent_config.tune import Tuning, compile_coordinate
     from kept.run import resume
     from kept.ui.cli._run import told_warnings

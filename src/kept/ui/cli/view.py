@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from kept.ui.cli._command import Command, json_option
+from kept.ui.cli._command import Command, json_option, show_log
 
 GROUP = "kept.pages"
 """The entry point by which the pages are found: this package does not import them."""
@@ -31,7 +31,6 @@ def view(run: str | None, port: int, no_browser: bool, as_json: bool) -> None:
     import webbrowser
 
     from kept.ui.cli import _output
-    from kept.ui.cli._command import show_log
     from kept.ui.cli.main import settled
 
     show_log()
