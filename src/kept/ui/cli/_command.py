@@ -15,7 +15,6 @@ import click
 
 from kept.errors import KeptError, Problem, SpecError
 from kept.settings import debug, program
-from kept.store.home import Home
 from kept.ui.cli import _output
 from kept.ui.cli._output import warn
 
@@ -160,6 +159,8 @@ def path_from_here(path: str | Path) -> str:
 
 def command_for(verb: str, folder: Path, settings: Sequence[str] = ()) -> str:
     """The command line that does something with a run."""
+    from kept.store.home import Home
+
     folder = folder.resolve()
     # the id where that is enough to find the run from here, else the path of its folder
     near = Home.find(Path.cwd()).runs.resolve() == folder.parent
