@@ -19,6 +19,9 @@ UNHELD = {
     *("unhide-in-namespace", "read-holdout-by-path", "read-journal", "hard-link", "network"),
     *("swap-candidate", "huge-memory", "network-of-the-host"),
 }
+if abilities().groups.pids is None:
+    # a process that leaves its group goes on
+    UNHELD |= {"double-fork"}
 BARE = {label: script for label, script in WALLED.items() if label not in UNHELD}
 LIMITS = ("swap-output-file", "swap-output-folder", "huge-folder", "huge-file", "huge-tree")
 KINDS = {
@@ -93,7 +96,7 @@ def test_what_does_no_harm_is_scored(label: str, walled: Ended):
     assert walled.score(label) == 1
 
 
-@pytest.mark.parametrize("label", QUIET)
+@pytest.mark.parametrize("label", [label for label in QUIET if label not in UNHELD])
 def test_what_does_no_harm_is_scored_without_walls_too(label: str, bare: Ended):
     assert bare.score(label) == 1
 
@@ -105,14 +108,6 @@ def test_what_one_candidate_wrote_to_the_tree_the_next_does_not_see(walled: Ende
 
 def test_a_copy_of_the_tree_is_put_right_between_two_candidates(bare: Ended):
     assert bare.score("best") == 2
-
-
-def test_without_walls_a_changed_scorer_is_found_and_the_candidate_blamed(tmp_path: Path):
-    tampers = {"append-scorer": ATTEMPTS["append-scorer"]}
-    ended = make(tmp_path, tampers, "off")
-    failure = ended.failure("append-scorer")
-    assert (failure.kind, failure.blame) == ("limit", "candidate")
-    assert "`score.sh`" in failure.message
 
 
 def test_nothing_of_these_tests_is_left_running():

@@ -1,19 +1,13 @@
 import asyncio
-import importlib
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kept.core.rollout import Failure
-from kept.sandbox import orphan_search
 from kept.sandbox import process as running
-from kept.sandbox.capabilities import abilities
-from kept.sandbox.cgroup import Parents
 from kept.sandbox.command import Command, Exit
 from kept.sandbox.execute import execute
 from tests.processes import is_gone, is_running, read_pid
@@ -63,7 +57,6 @@ def test_only_named_variables_reach_a_command(tmp_path: Path, monkeypatch: pytes
         "TMPDIR",
         "VIRTUAL_ENV",
         "MODE",
-        "KEPT_SANDBOX",
     }
     assert seen.keys() <= of_the_shell | passed
 
@@ -122,62 +115,6 @@ def test_what_a_command_leaves_in_the_background_ends_with_it(tmp_path: Path):
     assert ended.ok
     assert time.monotonic() - started < 80
     assert is_gone(read_pid(tmp_path / "pid"))
-
-
-DAEMON = """
-import os, sys, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        with open("pid", "w") as file:
-            print(os.getpid(), file=file)
-        os.closerange(0, 1000)
-        os.execve("/bin/sleep", ["sleep", "100"], {})
-    os._exit(0)
-os.wait()
-while not os.path.exists("pid"):
-    time.sleep(0.001)
-"""
-
-
-@pytest.fixture
-def without_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    able = replace(abilities(), groups=Parents())
-    # the package has a function of the module's name
-    module = importlib.import_module("kept.sandbox.execute")
-    monkeypatch.setattr(module, "abilities", lambda: able)
-
-
-@pytest.mark.usefixtures("without_groups")
-def test_without_control_groups_a_daemon_with_an_emptied_environment_ends_too(tmp_path: Path):
-    (tmp_path / "daemon.py").write_text(DAEMON)
-    assert run("python daemon.py", tmp_path).ok
-    assert is_gone(read_pid(tmp_path / "pid"))
-
-
-@pytest.mark.usefixtures("without_groups")
-def test_a_command_leaves_the_strays_of_others_alone(tmp_path: Path):
-    async def both() -> tuple[int, Exit | Failure]:
-        other = asyncio.create_task(execute(Command("echo $$ > pid; exec sleep 100", tmp_path), {}))
-        pid = await asyncio.to_thread(read_pid, tmp_path / "pid")
-        ended = await execute(Command("true", tmp_path), {})
-        assert is_running(pid)
-        other.cancel()
-        await asyncio.gather(other, return_exceptions=True)
-        return pid, ended
-
-    pid, ended = asyncio.run(both())
-    assert isinstance(ended, Exit)
-    assert is_gone(pid)
-
-
-def test_the_mark_of_a_command_is_a_limit_that_no_memory_reaches(tmp_path: Path):
-    one, other = orphan_search.limit("7.a1b2c3d4e5f6.1."), orphan_search.limit("7.a1b2c3d4e5f6.2.")
-    elsewhere = orphan_search.limit("7.ffffffffffff.1.")
-    assert len({one, other, elsewhere}) == 3
-    assert all(1 << 52 <= limit < 1 << 53 for limit in (one, other, elsewhere))
-    limit = run("ulimit -m", tmp_path).stdout
-    assert 1 << 52 <= int(limit) < 1 << 53
 
 
 def test_cancelling_leaves_no_process(tmp_path: Path):
@@ -245,23 +182,3 @@ def test_a_command_in_a_folder_that_is_gone_is_no_candidates_fault(tmp_path: Pat
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.blame) == ("harness", "infrastructure")
     assert "No such file" in failure.message
-
-
-def test_the_warden_of_a_kept_inside_a_command_is_not_taken_for_one_of_its_strays():
-    outer, inner = "7.a1b2c3d4e5f6.1.", "8.ffffffffffff."
-    line = f'ulimit -m {orphan_search.limit(outer)}; exec "$0" -I -S "$1" {inner}'
-    started = ["sh", "-c", line, sys.executable, orphan_search.__file__]
-    with subprocess.Popen(started, stdin=subprocess.PIPE) as warden:
-        until = time.monotonic() + 20
-        # before the shell has become the warden it may not have the mark yet, and be found later
-        is_warden = f"{orphan_search.__file__}\0{inner}\0".encode()
-        of_process = Path(f"/proc/{warden.pid}/cmdline")
-        while not of_process.read_bytes().endswith(is_warden) and time.monotonic() < until:
-            time.sleep(0.01)
-        while warden.pid in orphan_search.find(outer) and time.monotonic() < until:
-            time.sleep(0.01)
-        found = orphan_search.find(outer)
-        assert warden.stdin is not None
-        warden.stdin.close()
-    assert warden.pid not in found
-    assert warden.returncode == 0

@@ -12,10 +12,11 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.state import State
-from kept.sandbox import orphan_search
+from kept.sandbox.process import descendants
 from kept.store import codec
 from kept.store.reader import Run
 from tests import warm
+from tests.processes import is_gone
 
 pytestmark = [pytest.mark.kill, pytest.mark.slow, pytest.mark.sandbox]
 
@@ -129,12 +130,12 @@ def test_a_killed_run_repeats_no_command_whose_result_was_written_and_leaves_non
     while not (tmp_path / "log").read_text() and process.poll() is None:
         time.sleep(0.005)
     time.sleep(0.6 * took * (moment + random.random()) / 3)
+    # stopped first, so that it starts nothing between the look and the kill
+    process.send_signal(signal.SIGSTOP)
+    commands = descendants(process.pid)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=120)
-    deadline = time.monotonic() + 60
-    while left := orphan_search.find(f"{process.pid}."):
-        assert time.monotonic() < deadline, f"still running: {left}"
-        time.sleep(0.01)
+    assert all(map(is_gone, commands))
     known, before = written(tmp_path), ran(tmp_path)
     finish(spawn(tmp_path, walls, "resume", "last"))
     again = {pair for pair, times in ran(tmp_path).items() if times > 1}

@@ -133,21 +133,14 @@ def test_a_command_that_fills_the_disk_is_not_waited_for(
     view: View, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(running, "GRACE", 0.2)
+    if not view.walls:
+        pytest.skip("without a sandbox the disk is the machine's")
     # deaf, too
     line = "trap '' TERM; head -c 20000000 /dev/zero > $KEPT_OUTPUT/much; sleep 60; sleep 60"
     began = time.monotonic()
     failure = end_of(line, view, Limits(tree=8 * MIB))
     assert failure == Failure("limit", "candidate", "the output folder takes more than 8 MiB")
     assert time.monotonic() - began < 50
-
-
-def test_a_home_that_nobody_could_remove_is_the_candidates_fault(view: View):
-    if view.walls:
-        pytest.skip("between walls the home is gone with them")
-    deep = "for n in range(1500): os.mkdir('d'); os.chdir('d')"
-    (view.tree / "fill.py").write_text(f"import os\nos.chdir(os.environ['HOME'])\n{deep}\n")
-    failure = end_of("python fill.py", view)
-    assert failure == Failure("limit", "candidate", "the home is nested more than 64 deep")
 
 
 def test_a_link_in_the_place_of_the_output_is_not_followed(tmp_path: Path):

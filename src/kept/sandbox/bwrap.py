@@ -260,10 +260,15 @@ _REFUSED = re.compile(r"permission denied|EACCES|\[Errno 13\]", re.IGNORECASE)
 _SHOWS = "`sandbox.readable` of a task, or KEPT_READABLE, shows it"
 
 # $1 folder of the workspace, $2 control groups, one a line, $3 options of the tmpfs, $4 further
-# ones of the overlay; relative paths, because a colon or a comma in an absolute one would end it
+# ones of the overlay, $5 says that stdin is the pipe of the watchdog (watchdog.ANNOUNCE); relative
+# paths, because a colon or a comma in an absolute one would end it
 _SETUP = f"""
 set -e
 echo {FIRST_TO_GO} 2>/dev/null > /proc/self/oom_score_adj || true
+if [ -n "$5" ]; then
+  echo "+$$" >&0 || true
+  exec </dev/null
+fi
 IFS='
 '
 for group in $2; do echo $$ > "$group/cgroup.procs"; done
@@ -276,7 +281,7 @@ if [ -n "$3" ]; then
   mount -t overlay kept -o "$over" layers/merged
   cd /
 fi
-shift 4
+shift 5
 exec "$@"
 """
 
@@ -291,6 +296,8 @@ class Site:
     """What is to be seen at the tree's path; None for an overlay of the tree itself."""
     groups: tuple[Path, ...] = ()
     """The control groups to enter."""
+    announced: bool = False
+    """Whether its stdin is the pipe of the watchdog."""
 
 
 def walled(command: Command, site: Site, status: Status, inner: list[str]) -> list[str]:
@@ -308,7 +315,8 @@ def walled(command: Command, site: Site, status: Status, inner: list[str]) -> li
     # extended attributes that need no privilege; root's file systems may lack them
     more = "" if os.geteuid() == 0 else ",userxattr"
     words += ["/bin/sh", "-c", _SETUP, "kept", str(site.folder), "\n".join(map(str, site.groups))]
-    return [*words, options, more, "bwrap", *_bwrap(command, view, site, status), *inner]
+    words += [options, more, "announced" if site.announced else ""]
+    return [*words, "bwrap", *_bwrap(command, view, site, status), *inner]
 
 
 def _bwrap(command: Command, view: View, site: Site, status: Status) -> Iterator[str]:

@@ -16,6 +16,9 @@ from kept.sandbox.command import Command, View
 from kept.sandbox.process import Status
 from kept.sandbox.temp_dirs import scratch_folder
 
+SANDBOX = "sandbox"
+"""Among what is enforced: whether commands run in one at all."""
+
 _SECONDS = 20
 """A machine that needs longer for a command that does nothing is not to be waited for."""
 
@@ -40,11 +43,13 @@ class Abilities:
         up = walls and self.walls
         counted = self.groups.pids is not None or (up and os.geteuid() != 0)
         return {
+            SANDBOX: up,
             "network": up,
             "files outside the tree are read-only": up,
             "hidden files cannot be read": up,
             "no system call leads round the walls": up and self.calls,
             "no process outlives its command": up or self.groups.pids is not None,
+            "size of the output folder while a command runs": up,
             "number of processes": counted,
             "cpu, memory and file size": sys.platform == "linux",
             "memory of all processes together": self.groups.memory is not None,

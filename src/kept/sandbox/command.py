@@ -30,8 +30,8 @@ class Limits:
     file_size: int | None = 1024 * MIB
     """Bytes of one file."""
     tree: int = 1024 * MIB
-    """Bytes written to the tree and to temporary folders, which are held in memory, and to the
-    output folder; each."""
+    """Bytes written to the tree and to temporary folders, which a sandbox holds in memory, and to
+    the output folder; each."""
     processes: int | None = 512
     """At once, threads included."""
     entries: int | None = None
@@ -51,8 +51,6 @@ class View:
     """Files and folders that are not there for the command."""
     writable: tuple[Path, ...] = ()
     """Files and folders outside the tree that it may really write to."""
-    guarded: tuple[Path, ...] = ()
-    """Files that are checked after the command, where no walls protect them."""
     seen: tuple[Path, ...] = ()
     """Folders that it needs, also where they lie in one that is private between walls."""
     readable: tuple[Path, ...] = ()

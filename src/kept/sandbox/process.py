@@ -23,9 +23,8 @@ from shlex import quote
 from typing import IO, Any
 
 from kept.core.text import count
-from kept.sandbox import orphan_search
+from kept.sandbox import watchdog
 from kept.sandbox.command import MAX_TEXT, Command, Limits
-from kept.sandbox.orphan_search import descendants
 
 _DETAIL = 4000
 """Bytes of its last words that are worth telling."""
@@ -59,15 +58,16 @@ FIRST_TO_GO = 1000
 
 
 def shell(
-    command: Command, *, groups: Iterable[Path] = (), mark: str = "", count: bool = False
+    command: Command, *, groups: Iterable[Path] = (), announced: bool = False, count: bool = False
 ) -> list[str]:
-    """The command, behind its limits and in its control groups, with the mark of its strays.
+    """The command, behind its limits and in its control groups.
 
+    `announced`: its stdin is the pipe of the watchdog, by which it announces itself first.
     Without a group the limit on processes is the user's, everything else of theirs included,
     unless the command is alone in a user namespace: only then may it be set, by `count`.
     """
-    words = [f"echo $$ > {quote(str(group))}/cgroup.procs" for group in groups]
-    words += [f"ulimit -m {orphan_search.limit(mark)}"] if mark else []
+    words = [watchdog.ANNOUNCE] if announced else []
+    words += [f"echo $$ > {quote(str(group))}/cgroup.procs" for group in groups]
     words.append(f"echo {FIRST_TO_GO} > /proc/self/oom_score_adj")
     words += _words(command.limits, command.timeout)
     if count and (most := command.limits.processes) is not None:
@@ -193,7 +193,7 @@ class Status:
 
 
 class Running:
-    """A command that was started, in a session of its own."""
+    """A command that was started, in a session of its own, and announces itself to the watchdog."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Running:
                 words,
                 cwd=cwd,
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=watchdog.pipe(),
                 stdout=writers[0],
                 stderr=writers[1],
                 pass_fds=status.fds if status else (),
@@ -223,18 +223,18 @@ class Running:
         """Its exit status, once it has ended."""
         return self._process.returncode
 
-    async def see_through(self, seconds: float, too_much: Callable[[], bool]) -> bool:
+    async def see_through(self, seconds: float, too_much: Callable[[], bool] | None = None) -> bool:
         """Wait for the end, or bring it about; whether time ran out.
 
-        What is too much is looked for now and then, and ends the command, too.
+        `too_much` is asked now and then, and ends the command, too.
         """
         ended = _end_of(self._process)
         deadline = time.monotonic() + seconds
         stopped = False
         try:
             while not (ended.done() or stopped) and (left := deadline - time.monotonic()) > 0:
-                await asyncio.wait((ended,), timeout=min(left, LOOK))
-                stopped = not ended.done() and too_much()
+                await asyncio.wait((ended,), timeout=min(left, LOOK) if too_much else left)
+                stopped = not ended.done() and too_much is not None and too_much()
             in_time = ended.done() or stopped
         finally:
             await self._stop(ended)
@@ -249,6 +249,7 @@ class Running:
         finally:
             # also when it ended by itself: it may have left others behind
             self._kill(over=ended.done())
+            watchdog.forget(self._process.pid)
             self._process.wait()
 
     def _ask(self) -> None:
@@ -276,6 +277,22 @@ class Running:
     def _signal_group(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one, parents first; empty where the kernel does not say."""
+    found = _children(pid)
+    for child in found:
+        # grows while we go through it
+        found.extend(_children(child))
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

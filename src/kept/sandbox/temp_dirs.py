@@ -1,10 +1,7 @@
-"""Temporary folders: removal after a killed process, and a disk quota.
+"""Temporary folders: removal after a killed process, and whether one can be read back.
 
 Each folder holds a file locked by its process. The kernel releases the lock when the process ends
 in any way, so a process that gets the lock may remove the folder.
-
-The kernel sets no quota on the folders. So a command is checked while it runs and once after its
-end, for more than can be read back or removed.
 """
 
 import atexit
@@ -15,7 +12,7 @@ import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -30,33 +27,11 @@ _BLOCK = 512
 """What the kernel counts the room of a file in."""
 
 
-class Filled:
-    """Folders that a command writes to, by what they are to it."""
-
-    def __init__(self, folders: Mapping[str, Path], limit: int, entries: int | None = None) -> None:
-        """`limit` is in bytes; `entries` counts files and folders, None is `MAX_ENTRIES`."""
-        self._folders = folders
-        self._limit = limit
-        self._entries = entries
-
-    def too_much(self) -> bool:
-        """Whether there is too much in any of them."""
-        return any(
-            overfull(folder, self._limit, self._entries) for folder in self._folders.values()
-        )
-
-    def clear(self) -> str:
-        """Remove what is too much; what was, in words."""
-        told: list[str] = []
-        for what, folder in self._folders.items():
-            if why := overfull(folder, self._limit, self._entries):
-                told.append(f"the {what} {why}")
-                remove(folder)
-        return "; ".join(told)
-
-
 def overfull(folder: Path, limit: int, most: int | None = None) -> str | None:
-    """What a folder has too much of; None when it is all right."""
+    """What a folder has too much of to be read back; None when it is all right.
+
+    `limit` is in bytes; `most` counts files and folders, None is `MAX_ENTRIES`.
+    """
     most = MAX_ENTRIES if most is None else most
     if folder.is_symlink():
         # put there by the command; where it leads is not looked at

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from shlex import join
 
-from kept.sandbox import cgroup, execute, orphan_search
+from kept.sandbox import cgroup, watchdog
 from kept.sandbox.bwrap import INSIDE, Site, walled
 from kept.sandbox.capabilities import abilities, calls_filter
 from kept.sandbox.command import Command, Limits, Network, View
@@ -69,6 +69,7 @@ class Child:
                 start_new_session=True,
             )
         )
+        watchdog.watch(self._process.pid)
         self._thread: threading.Thread | None = None
 
     @property
@@ -147,6 +148,7 @@ class Child:
     def _kill(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        watchdog.forget(self._process.pid)
         self._process.wait()
         if self._thread is not None:
             # at the end of its pipe at once; a process that left the group may hold that open
@@ -220,15 +222,13 @@ def start_confined(argv: Sequence[str], room: Room) -> Child:
     # what lies in its own folder is its own, be it called `.env`
     view = View(folder, seen=seen, readable=(folder,), network=room.network, bare=True)
     command = Command(f"exec {join(argv)}", folder, _DAY, limits=room.limits, view=view)
-    mark = execute.new_mark()
     open_ = ExitStack()
     try:
         scratch = open_.enter_context(scratch_folder("serve"))
         groups = open_.enter_context(cgroup.groups(able.groups, room.limits))
-        own = {"HOME": str(scratch), "TMPDIR": str(scratch), orphan_search.MARK: mark}
+        own = {"HOME": str(scratch), "TMPDIR": str(scratch)}
         if not able.walls:
-            open_.callback(orphan_search.kill_strays, mark)
-            words = shell(command, groups=groups, mark=mark)
+            words = shell(command, groups=groups)
             environment = child_environment(own, room.passed_on)
             return Child(words, folder, environment, after=open_.close)
         status = open_.enter_context(Status(calls_filter(view) if able.calls else b""))

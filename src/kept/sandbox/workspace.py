@@ -26,10 +26,10 @@ from kept.core.rollout import Failure
 from kept.errors import RunError
 from kept.sandbox.bwrap import INSIDE, Site
 from kept.sandbox.capabilities import abilities
-from kept.sandbox.command import Command, Exit, View
+from kept.sandbox.command import Command, Exit
 from kept.sandbox.execute import execute
 from kept.sandbox.temp_dirs import PREFIX, own, remove_tree, sweep
-from kept.sandbox.tree_copies import Copies, Guard
+from kept.sandbox.tree_copies import Copies
 from kept.store.candidate_files import write_below, write_files
 
 MAX_OUTPUT = 16 * 1024 * 1024
@@ -93,7 +93,7 @@ class Workspace:
         if view.bare:
             if view.walls and able.walls:
                 return await execute(command, self.variables(INSIDE), Site(self.folder))
-            return await self._run_unwalled(command, view)
+            return await self._run_unwalled(command)
         # layers of an overlay cannot lie in one another
         inside = self.folder.is_relative_to(view.tree)
         if view.walls and able.walls and able.overlay and not inside:
@@ -111,21 +111,12 @@ class Workspace:
             cwd = command.cwd
             if cwd.is_relative_to(view.tree):
                 cwd = copy / cwd.relative_to(view.tree)
-            ended = await self._run_unwalled(replace(command, cwd=cwd), view)
+            ended = await self._run_unwalled(replace(command, cwd=cwd))
             return _renamed(ended, {copy: "."})
 
-    async def _run_unwalled(self, command: Command, view: View) -> Exit | Failure:
+    async def _run_unwalled(self, command: Command) -> Exit | Failure:
         (self.folder / "home").mkdir(exist_ok=True)
-        variables = {**self.variables(), "HOME": str(self.folder / "home")}
-        guard = Guard(view.guarded)
-        ended = await execute(command, variables)
-        if changed := guard.changed():
-            tree = view.tree
-            below = (p.relative_to(tree) if p.is_relative_to(tree) else p for p in changed)
-            names = ", ".join(f"`{path}`" for path in below)
-            message = f"changed while the command ran, which is none of its business: {names}"
-            return Failure("limit", "candidate", message)
-        return ended
+        return await execute(command, {**self.variables(), "HOME": str(self.folder / "home")})
 
     def read_output(self, limit: int = MAX_OUTPUT) -> Output | Failure:
         """The files of the output folder, or that they are too much."""

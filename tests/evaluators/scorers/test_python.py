@@ -13,7 +13,7 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
 from kept.engine.replay import JournalScope
 from kept.evaluators.scorers.function import Function, PythonScorer, problem_with
-from kept.sandbox.orphan_search import descendants
+from kept.sandbox.process import descendants
 from kept.testing import MemoryJournal, ScorerSuite
 from tests.evaluators.scorers.scoring import CANDIDATE, CASE, EMPTY, score
 from tests.processes import is_gone

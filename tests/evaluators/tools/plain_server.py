@@ -71,7 +71,7 @@ def call(number: Any, name: str, given: dict[str, Any]) -> None:
 def main() -> None:
     started = [os.getpid()]
     if "--with-child" in sys.argv:
-        started.append(subprocess.Popen(["sleep", "300"], start_new_session=True).pid)
+        started.append(subprocess.Popen(["sleep", "300"]).pid)
     with Path(sys.argv[1]).open("a") as file:
         file.writelines(f"{pid}\n" for pid in started)
     for line in sys.stdin:

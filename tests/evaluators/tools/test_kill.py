@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.sandbox.orphan_search import descendants
+from kept.sandbox.process import descendants
 from tests.processes import is_gone, read_pid
 
 pytestmark = [pytest.mark.kill, pytest.mark.sandbox]
@@ -23,6 +23,6 @@ def test_a_killed_kept_leaves_no_process_of_its_tools(tmp_path: Path):
         process.wait()
     server = [int(line) for line in (tmp_path / "server").read_text().split()]
     function = int((tmp_path / "function").read_text())
-    # the server, its child in a session of its own, the walls, and what is between them
+    # the server, its child, the walls, and what is between them
     assert len({*server, function, *started}) >= 4
     assert all(is_gone(pid) for pid in (*server, function, *started))

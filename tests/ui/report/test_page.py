@@ -153,6 +153,13 @@ def test_what_nothing_enforced_is_a_caveat(tmp_path: Path):
         "Not enforced on the machine of this run: network; number of processes. A candidate that "
         "cheats there would not have been stopped."
     ) in caveats(told)
+    told = replace(told, not_enforced=("sandbox", "network"))
+    assert any(
+        words.startswith(
+            "Commands were not sandboxed. Not enforced on the machine of this run: net"
+        )
+        for words in caveats(told)
+    )
     run.close()
 
 

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import httpx2
 
-from kept.sandbox import execute, orphan_search
+from kept.sandbox import watchdog
 from kept.sandbox.process import how_ended
 from kept.settings import child_environment
 
@@ -75,8 +75,6 @@ async def stdio(program: Program) -> "AsyncGenerator[TransportStreams]":
     """What the SDK speaks to a server by. Raises `OSError` where it cannot be started."""
     import anyio
 
-    mark = execute.new_mark()
-    environment = child_environment({**program.env, orphan_search.MARK: mark})
     # append, so that it can be emptied while the server has it open
     with tempfile.TemporaryFile("a+b") as errors:
         process = await asyncio.create_subprocess_exec(
@@ -86,9 +84,10 @@ async def stdio(program: Program) -> "AsyncGenerator[TransportStreams]":
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
             cwd=program.folder,
-            env=environment,
+            env=child_environment(program.env),
             start_new_session=True,
         )
+        watchdog.watch(process.pid)
         heard, reading = anyio.create_memory_object_stream[Any](0)
         writing, said = anyio.create_memory_object_stream[Any](0)
         tasks = (
@@ -98,7 +97,7 @@ async def stdio(program: Program) -> "AsyncGenerator[TransportStreams]":
         try:
             yield reading, writing
         finally:
-            await _end(process, mark)
+            await _end(process)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -211,7 +210,7 @@ async def _speak(process: asyncio.subprocess.Process, said: Any, program: Progra
                 await process.stdin.drain()
 
 
-async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
+async def _end(process: asyncio.subprocess.Process) -> None:
     """Have the process and everything it started gone."""
     assert process.stdin is not None
     process.stdin.close()
@@ -227,7 +226,7 @@ async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
             break
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    orphan_search.kill_strays(mark)
+    watchdog.forget(process.pid)
     # asyncio keeps it open while anybody, say a killed child of it, has its pipe
     getattr(process, "_transport").close()  # noqa: B009 # not ours to see, and there is no other way
 

@@ -89,7 +89,7 @@ class Confinement:
             if not is_set(name)
         ]
         if self.spec.walls != "off" and not self.able.walls:
-            told.append(f"commands run without walls round them: {self.able.why_not}")
+            told.append(f"commands are not sandboxed: {self.able.why_not}")
         return tuple(told)
 
 
@@ -118,7 +118,6 @@ def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Con
         tree,
         (home, *_histories(tree), *hidden, *secrets),
         _paths(source, "writable", spec.writable),
-        _guarded(tree, task, (source.path.resolve(), *hidden, *sorted(kept))),
         readable=readable,
         network=spec.network,
         walls=spec.walls != "off",
@@ -170,17 +169,6 @@ def _named(tree: Path, lines: Iterable[str], places: Iterable[str]) -> set[Path]
     bases = {tree, *((tree / place).resolve() for place in places)}
     found = named(bases, lines)
     return {path for path in found if path != tree and path.is_relative_to(tree)}
-
-
-def _guarded(tree: Path, task: TaskSpec, paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Those that nobody has any business to change: not where we write, or commands may."""
-    said = (task.logging.results_file, task.logging.candidate_dir, *task.sandbox.writable)
-    written = [(tree / name).resolve() for name in said if name is not None]
-    return tuple(
-        path
-        for path in dict.fromkeys(paths)
-        if not any(one.is_relative_to(path) or path.is_relative_to(one) for one in written)
-    )
 
 
 def _histories(tree: Path) -> tuple[Path, ...]:

@@ -181,7 +181,7 @@ def _command(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
 
 def _sandbox(facts: dict[str, Any], given: list[str]) -> Iterator[str]:
     """What commands can reach and see; of variables only the names."""
-    yield "no walls" if facts["walls"] == "none" else f"walls by {facts['walls']}"
+    yield "not sandboxed" if facts["walls"] == "none" else f"walls by {facts['walls']}"
     reach = {"none": "no network", "loopback": "no network but the machine's own"}
     alone = " but for agents" if facts.get("agents") and facts["network"] in reach else ""
     yield reach.get(facts["network"], "with network") + alone

@@ -16,6 +16,7 @@ from kept.core.text import count, encoded, one_line
 from kept.results.compare import Comparison, comparison_of
 from kept.results.summary import StepLine, Summary, judges, objective_of, scorer_words, summary
 from kept.run import start_command
+from kept.sandbox.capabilities import SANDBOX
 from kept.store.candidate_files import write_file
 from kept.store.reader import Run, unmeasured_words
 from kept.ui.report.compare import found_alike, interval, limits, sentences, short
@@ -122,8 +123,10 @@ def _of_figures(summary: Summary) -> Iterator[str]:
 
 def _of_machine(summary: Summary) -> Iterator[str]:
     if summary.not_enforced:
+        first = "Commands were not sandboxed. " if SANDBOX in summary.not_enforced else ""
+        listed = "; ".join(what for what in summary.not_enforced if what != SANDBOX)
         yield (
-            f"Not enforced on the machine of this run: {'; '.join(summary.not_enforced)}. A "
+            f"{first}Not enforced on the machine of this run: {listed}. A "
             "candidate that cheats there would not have been stopped."
         )
     if summary.functions:
