@@ -14,9 +14,9 @@ from typing import Any, cast
 from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.parsing import MAX_DEPTH, ParseLimit, check_depth, parse_json
 from kept.core.rollout import Failure, Usage
-from kept.sandbox.bounded import BoundedCalls, CallRaised
 from kept.sandbox.json_schema import first_error
 from kept.sandbox.worker import ChildEnded
+from kept.sandbox.worker_pool import BoundedCalls, CallRaised
 
 Call = Callable[[ModelRequest], Awaitable[ModelReply | Failure]]
 

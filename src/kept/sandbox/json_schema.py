@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from kept.core.parsing import ParseLimit, check_depth
-from kept.sandbox.bounded import MEMORY, BoundedCalls, CallRaised
 from kept.sandbox.worker import ChildEnded
+from kept.sandbox.worker_pool import MEMORY, BoundedCalls, CallRaised
 
 QUICK_VISITS = 10_000_000
 """Pairs of a value and a subschema that take a second at worst."""

@@ -99,7 +99,7 @@ def _plan(file: str) -> tuple[str, ...]:
     # a process and a search each time, for the same plan
     async def asked() -> tuple[str, ...]:
         players = Players(1, 120.0)
-        child = players.child()
+        child = await players.start()
         assert not isinstance(child, Failure)
         found = await players.ask(child, {"plan": file})
         child.end()

@@ -17,10 +17,10 @@ from kept.core.score import Score
 from kept.engine.replay import JournalScope
 from kept.evaluators.scorers.assertions import llm, spec
 from kept.evaluators.scorers.assertions.deterministic import within
-from kept.evaluators.scorers.assertions.python import MOST_PROCESSES
 from kept.evaluators.scorers.assertions.scorer import AssertionsScorer
 from kept.evaluators.scorers.assertions.spec import KINDS, AssertionSpec
 from kept.recipes.task.make_scorer import faults_in
+from kept.sandbox.worker_pool import MAX_WAITING
 from kept.settings import processors
 from kept.testing import MemoryJournal
 
@@ -345,7 +345,7 @@ def test_a_file_of_python_that_cannot_be_loaded_is_no_candidates_fault(
 
 
 def test_no_more_processes_are_started_than_may_run_at_once(tmp_path: Path):
-    most = max(MOST_PROCESSES, processors())
+    most = max(MAX_WAITING, processors())
     told = (tmp_path / "told").as_posix()
     # pids are those of a namespace that each process may have for itself
     code = "import os; who = f'{os.getpid()}-{os.readlink(\"/proc/self/ns/pid\")}\\n'\n"

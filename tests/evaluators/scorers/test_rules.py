@@ -1,7 +1,6 @@
 # ruff: noqa: E501 # a row of a table reads better than it wraps
 
 import asyncio
-import json
 import signal
 import subprocess
 import sys
@@ -169,9 +168,9 @@ def test_the_loop_goes_on_while_a_pattern_is_at_work():
 @pytest.mark.slow
 def test_a_check_that_nobody_waits_for_any_more_ends_by_itself():
     given = {"kind": "Matches", "of": ["(a+)+$"], "text": HOSTILE}
-    asked = json.dumps({"given": given, "seconds": 0.1}).encode()
-    line = "from kept.sandbox.bounded_main import answer; from kept.evaluators.scorers.rules import measured;"
-    line += f"answer(measured, {asked})"
+    line = "from kept.sandbox.bounded_handler import prepare\n"
+    line += "_, call, _ = prepare('', 'kept.evaluators.scorers.rules:measured')\n"
+    line += f"call({{'given': {given}, 'seconds': 0.1}})"
     done = subprocess.run([sys.executable, "-c", line], check=False, timeout=60)
     assert done.returncode == -signal.SIGXCPU
 

@@ -19,7 +19,7 @@ async def main(folder: Path) -> None:
     server = McpServer(McpConfig("shop", folder, command="python", args=words))
     waits, found = await functions.tools(), await server.tools()
     assert isinstance(waits, tuple) and isinstance(found, tuple), (waits, found)
-    (folder / "function").write_text(str(functions._idle[0]._process.pid))
+    (folder / "function").write_text(str(functions._pool._idle[0]._process.pid))
     hangs = {tool.name: tool for tool in found}["hang"]
     scope = JournalScope(MemoryJournal(), "scope")
     uses = asyncio.gather(waits[0].use({}, scope), hangs.use({}, scope))

@@ -20,6 +20,7 @@ from kept.evaluators.tools.function import FunctionConfig, FunctionTools
 from kept.sandbox import worker
 from kept.sandbox import worker as child_module
 from kept.sandbox.capabilities import abilities
+from kept.sandbox.worker_pool import MAX_WAITING
 from kept.testing import MemoryJournal, ToolSuite
 from tests.processes import is_gone
 
@@ -326,11 +327,11 @@ def test_a_process_is_started_when_needed_and_used_again(folder: Path):
             return answer.text
 
         one_by_one = [await text() for _ in range(20)]
-        started = len(functions._idle)
+        started = len(functions._pool._idle)
         at_once = await asyncio.gather(*(text() for _ in range(20)))
         assert started == 1
-        assert 1 < len(functions._idle) <= max(function_module.MOST_PROCESSES, os.cpu_count() or 1)
-        children = list(functions._idle)
+        assert 1 < len(functions._pool._idle) <= max(MAX_WAITING, os.cpu_count() or 1)
+        children = list(functions._pool._idle)
         await functions.close()
         assert all(is_gone(child._process.pid) for child in children)
         return one_by_one, at_once
@@ -343,7 +344,7 @@ def test_cases_that_begin_at_once_start_one_process(folder: Path):
     async def whole() -> int:
         functions = FunctionTools(config(folder, "pid"))
         await asyncio.gather(*(functions.tools() for _ in range(8)))
-        started = len(functions._idle)
+        started = len(functions._pool._idle)
         await functions.close()
         return started
 
@@ -354,7 +355,7 @@ def test_a_process_that_ended_while_nobody_used_it_is_replaced(folder: Path):
     async def whole() -> ToolAnswer | Failure:
         functions = FunctionTools(config(folder, "nothing"))
         tool = await open_one(functions)
-        (child,) = functions._idle
+        (child,) = functions._pool._idle
         child._process.kill()
         child._process.wait()
         answer = await tool.use({}, scope())

@@ -41,11 +41,11 @@ from kept.evaluators.environments.datasets import (
     rows_in,
     values,
 )
-from kept.sandbox.process import Turns
 from kept.sandbox.worker import Child, ChildEnded
+from kept.sandbox.worker_pool import CallRaised, WorkerPool, worker_command
 from kept.settings import child_environment, install_command
 
-_PLAYER = Path(__file__).with_name("alfworld_worker_main.py")
+_HANDLER = Path(__file__).with_name("alfworld_handler.py")
 _ACTION = re.compile(r"<action>(.*?)(?:</action>|\Z)", re.DOTALL | re.IGNORECASE)
 
 SYSTEM = """\
@@ -59,46 +59,32 @@ class Players:
 
     def __init__(self, most: int, seconds: float) -> None:
         self._seconds = seconds
-        self._idle: list[Child] = []
-        self.turns = Turns(most)
+        argv = worker_command(_HANDLER, json.dumps(sys.path))
+        self.pool = WorkerPool(lambda: Child(argv, Path("/"), child_environment({}, ())), most=most)
+
+    async def start(self) -> Child | Failure:
+        """A process that plays nothing."""
+        try:
+            return await self.pool.take()
+        except ChildEnded as error:
+            return Failure("crash", "infrastructure", f"the game's process {error}", error.detail)
+        except OSError as error:
+            message = f"cannot start a process for a game: {error.strerror}"
+            return Failure("limit", "infrastructure", message)
 
     async def ask(self, child: Child, said: Mapping[str, object]) -> dict[str, Any] | Failure:
         """What a process answers; one that does not is gone."""
         try:
-            line = json.dumps(said).encode() + b"\n"
-            answer: dict[str, Any] = json.loads(await child.ask(line, self._seconds))
+            return await self.pool.ask_one(child, said, self._seconds)
         except ChildEnded as error:
             return Failure("crash", "infrastructure", f"the game's process {error}", error.detail)
         except TimeoutError:
             message = f"the game did not go on within {count(self._seconds, 'second')}"
             return Failure("timeout", "infrastructure", message)
-        if "error" in answer:
+        except CallRaised as error:
             child.end()
-            return Failure("harness", "infrastructure", f"the game: {answer['error']}")
-        return answer
-
-    def child(self) -> Child | Failure:
-        """A process that plays nothing."""
-        while self._idle:
-            child = self._idle.pop()
-            if child.alive:
-                return child
-        argv = [sys.executable, "-B", "-P", str(_PLAYER), json.dumps(sys.path)]
-        try:
-            return Child(argv, Path("/"), child_environment({}, ()))
-        except OSError as error:
-            message = f"cannot start a process for a game: {error.strerror}"
-            return Failure("limit", "infrastructure", message)
-
-    def give_back(self, child: Child) -> None:
-        """A process whose game is over."""
-        if child.alive:
-            self._idle.append(child)
-
-    def close(self) -> None:
-        """End those that are idle; the others are ended by whoever has them."""
-        while self._idle:
-            self._idle.pop().end()
+            words = str(error).partition("\n")[0]
+            return Failure("harness", "infrastructure", f"the game: {words}", error.detail)
 
 
 class Game(Episode):
@@ -115,9 +101,9 @@ class Game(Episode):
 
     async def pose(self) -> Posed | Failure:
         """Open it, as soon as there is a process for it."""
-        await self._players.turns.take().acquire()
+        await self._players.pool.turns.take().acquire()
         self._held = True
-        child = self._players.child()
+        child = await self._players.start()
         if isinstance(child, Failure):
             return child
         self._child = child
@@ -151,11 +137,11 @@ class Game(Episode):
     async def close(self) -> None:
         """Have the process play another game; one that was cut in the middle of a step is gone."""
         if self._child is not None:
-            self._players.give_back(self._child)
+            self._players.pool.give_back(self._child)
             self._child = None
         if self._held:
             self._held = False
-            self._players.turns.take().release()
+            self._players.pool.turns.take().release()
 
     def _action(self, said: str) -> str | Failure:
         """What is between the tags; without any, a last line that is a possible action."""
@@ -283,7 +269,7 @@ class AlfWorld(Environment):
 
     async def close(self) -> None:
         """End the processes."""
-        self._players.close()
+        self._players.pool.close()
 
 
 def _is_played(game: Path) -> bool:

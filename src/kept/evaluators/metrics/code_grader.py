@@ -14,13 +14,13 @@ from kept.core.text import one_line
 from kept.evaluators.metrics.config import CodeMetric, Measured, Subject
 from kept.evaluators.scorers.function import Function, problem_with
 from kept.evaluators.scorers.judge import LONGEST
-from kept.evaluators.workers.pool import Processes
+from kept.evaluators.workers.pool import FunctionPool
 from kept.sandbox.capabilities import abilities
+from kept.sandbox.worker_pool import MAX_WAITING
+from kept.settings import processors
 
 ENOUGH = 0.5
 """What passes where neither the grader nor a threshold says."""
-
-_FAR = Path(__file__).parents[1] / "workers" / "grader_main.py"
 
 
 def problem_with_grader(grader: str, folder: Path, passed_on: tuple[str, ...] = ()) -> str | None:
@@ -44,33 +44,33 @@ class Graders:
     def __init__(self, folder: Path, passed_on: tuple[str, ...] = ()) -> None:
         self._folder = folder
         self._passed_on = passed_on
-        self._processes: dict[str, Processes] = {}
+        self._pools: dict[str, FunctionPool] = {}
 
     async def measure(
         self, settings: CodeMetric, subject: Subject, seconds: float
     ) -> tuple[Measured | Failure, int]:
         """What a grader says, and how often it was called to say so."""
-        processes = self._processes.get(settings.grader)
-        if processes is None:
+        pool = self._pools.get(settings.grader)
+        if pool is None:
             function = _function(settings.grader, self._folder, self._passed_on)
-            processes = self._processes[settings.grader] = Processes(function)
+            pool = self._pools[settings.grader] = function.pool(max(MAX_WAITING, processors()))
         tries = 0
         while True:
             tries += 1
-            reply = await processes.ask({"context": _context(subject)}, seconds)
-            said = reply if isinstance(reply, Failure) else _read(settings, reply["result"])
+            result = await pool.result({"context": _context(subject)}, seconds, "timeout")
+            said = result if isinstance(result, Failure) else _read(settings, result)
             if isinstance(said, Measured) or tries > settings.retry_on_failure:
                 return said, tries
 
     def close(self) -> None:
         """End them."""
-        for one in self._processes.values():
+        for one in self._pools.values():
             one.close()
 
 
 def _function(grader: str, folder: Path, passed_on: tuple[str, ...]) -> Function:
     top = grader.partition(":")[0].partition(".")[0]
-    return Function(grader, _home(folder, top), passed_on=passed_on, script=_FAR, walls=True)
+    return Function(grader, _home(folder, top), passed_on=passed_on, kind="grader")
 
 
 def _home(folder: Path, top: str) -> Path:

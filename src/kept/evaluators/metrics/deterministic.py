@@ -14,7 +14,6 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, assert_never, cast
 
 from kept.core.parsing import parse_json
@@ -27,9 +26,9 @@ from kept.evaluators.metrics.config import (
     unmeasured,
     unreadable,
 )
-from kept.evaluators.scorers.function import Function
-from kept.evaluators.workers.pool import Processes
-from kept.settings import install_command
+from kept.evaluators.workers.pool import FunctionPool
+from kept.sandbox.worker_pool import START_SECONDS, bounded_start
+from kept.settings import install_command, processors
 
 LIBRARIES: Mapping[Likeness, str] = {"bleu": "sacrebleu", "rouge": "rouge_score", "meteor": "nltk"}
 
@@ -94,19 +93,16 @@ class _NoSynonyms:
 QUICK = 500_000
 """Product of two lengths that takes a tenth of a second at worst."""
 
-_FAR = Function(f"{__name__}:measure_case", Path(__file__).parents[3])
-
-
-def measure_case(case: Mapping[str, str]) -> Measured:
-    """Measure one pair of texts in a worker process."""
-    return likeness(cast("Likeness", case["metric"]), case["response"], case["truth"])
+_LIKENESS = f"{__name__}:likeness"
 
 
 class Alike:
     """The processes for long texts, started when needed and used again."""
 
     def __init__(self) -> None:
-        self._far = Processes(_FAR)
+        self._pool = FunctionPool(
+            bounded_start(_LIKENESS), START_SECONDS, processors(), name=_LIKENESS
+        )
 
     async def measure(
         self, metric: Likeness, response: str, truth: str, seconds: float
@@ -117,13 +113,13 @@ class Alike:
             return Failure("harness", "infrastructure", message)
         if len(response) * len(truth) <= QUICK:
             return likeness(metric, response, truth)
-        asked = {"case": {"metric": metric, "response": response, "truth": truth}}
-        reply = await self._far.ask(asked, seconds)
-        return reply if isinstance(reply, Failure) else Measured(*reply["result"])
+        given = {"metric": metric, "response": response, "truth": truth}
+        result = await self._pool.result({"given": given, "seconds": seconds}, seconds, "timeout")
+        return result if isinstance(result, Failure) else Measured(*result)
 
     def close(self) -> None:
         """End the processes."""
-        self._far.close()
+        self._pool.close()
 
 
 SHOWN = 200

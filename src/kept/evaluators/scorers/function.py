@@ -7,24 +7,24 @@ candidate is to blame.
 
 import base64
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Literal, cast
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.parsing import parse_json
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 from kept.core.text import count
 from kept.evaluators.scorers.command import Fields, read_score
+from kept.evaluators.workers.pool import FunctionPool
 from kept.sandbox.command import TIMEOUT
 from kept.sandbox.worker import Child, ChildEnded, Room, start_apart, start_confined
+from kept.sandbox.worker_pool import WORKER, worker_command
 from kept.settings import child_environment
 
-_SCRIPT = Path(__file__).parents[1] / "workers" / "function_main.py"
+_HANDLER = Path(__file__).parents[1] / "workers" / "function_handler.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +39,22 @@ class Function:
     """Seconds for one call; the first one includes the import."""
     passed_on: tuple[str, ...] = ()
     """Further variables of our environment that it may see."""
-    script: Path = _SCRIPT
-    """The far end, which calls it."""
-    walls: bool = False
-    """Whether it writes to no file of ours, where this machine can build walls."""
+    kind: Literal["scorer", "grader"] = "scorer"
+    """A grader writes to no file of ours, where this machine can confine it."""
 
     def start(self) -> Child:
         """A process that has the function imported, or says why it cannot."""
-        # -B: nothing is written beside the user's modules, least of all by a check
-        argv = [sys.executable, "-B", "-P", str(self.script), str(self.folder), self.target]
-        if self.walls:
+        argv = worker_command(_HANDLER, self.kind, str(self.folder), self.target)
+        if self.kind == "grader":
             # a function may ask a service
-            room = Room(self.folder, (_SCRIPT.parent,), "on", self.passed_on)
+            room = Room(self.folder, (_HANDLER, WORKER), "on", self.passed_on)
             return start_confined(argv, room)
         return start_apart(argv, self.folder, child_environment({}, self.passed_on))
+
+    def pool(self, most: int | None = None) -> FunctionPool:
+        """Processes that call it."""
+        confined = self.kind == "grader"
+        return FunctionPool(self.start, self.timeout, most, name=self.target, confined=confined)
 
 
 class PythonScorer:
@@ -66,45 +68,29 @@ class PythonScorer:
     def __init__(self, function: Function, metric: str = "score") -> None:
         self._function = function
         self._metric = metric
-        self._idle: list[tuple[Child, frozenset[str]]] = []
+        self._pool = function.pool()
 
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
         """Call it once."""
-        try:
-            child, wanted = self._idle.pop() if self._idle else await self._start()
-            asked = _request(wanted, rollout, candidate, case)
-            answer = await child.ask(asked, self._function.timeout)
-        except ChildEnded as error:
-            return _failure(f"the process of `{self._function.target}` {error}", error.detail)
-        except TimeoutError:
-            seconds = count(self._function.timeout, "second")
-            return _failure(f"`{self._function.target}` did not answer within {seconds}")
-        except OSError as error:
-            message = f"cannot start a process for `{self._function.target}`: {error.strerror}"
-            return Failure("limit", "infrastructure", message)
-        self._idle.append((child, wanted))
-        try:
-            reply = parse_json(answer, unique_keys=True)
-        except ValueError as error:
-            return _failure(f"`{self._function.target}` returned what cannot be used: {error}")
-        if "error" in reply:
-            return _failure(f"`{self._function.target}` raised {reply['error']}", reply["detail"])
-        return self._read(reply["result"], rollout)
+        given: dict[str, object] = {"case": case.data, "output": rollout.output}
+        given["candidate"] = dict(candidate.texts)
+        given["metrics"] = dict(rollout.metrics)
+        about = await self._pool.tell()
+        if isinstance(about, Failure):
+            return about
+        wanted = about["wants"]
+        if "files" in wanted:
+            files = rollout.files.items()
+            given["files"] = {name: base64.b64encode(data).decode() for name, data in files}
+        asked = {name: value for name, value in given.items() if name in wanted}
+        result = await self._pool.result(asked, self._function.timeout)
+        return result if isinstance(result, Failure) else self._read(result, rollout)
 
     async def close(self) -> None:
         """End the processes."""
-        while self._idle:
-            self._idle.pop()[0].end()
-
-    async def _start(self) -> tuple[Child, frozenset[str]]:
-        child = self._function.start()
-        hello: dict[str, Any] = json.loads(await child.ask(None, self._function.timeout))
-        if "problem" in hello:
-            child.end()
-            raise ChildEnded(f"cannot begin: {hello['problem']}")
-        return child, frozenset(hello["wants"])
+        self._pool.close()
 
     def _read(self, result: object, rollout: Rollout) -> Score | Failure:
         fields = Fields(metric=self._metric)
@@ -113,7 +99,8 @@ class PythonScorer:
         if isinstance(result, dict):
             return read_score(cast("dict[str, object]", result), rollout, fields)
         what = f"{result!r:.80}, not a number or a mapping"
-        return _failure(f"`{self._function.target}` returned {what}")
+        message = f"`{self._function.target}` returned {what}"
+        return Failure("harness", "infrastructure", message)
 
 
 def problem_with(function: Function) -> str | None:
@@ -128,18 +115,3 @@ def problem_with(function: Function) -> str | None:
     finally:
         child.end()
     return hello.get("problem")
-
-
-def _request(wanted: frozenset[str], rollout: Rollout, candidate: Candidate, case: Case) -> bytes:
-    given: dict[str, object] = {"case": case.data, "output": rollout.output}
-    given["candidate"] = dict(candidate.texts)
-    given["metrics"] = dict(rollout.metrics)
-    if "files" in wanted:
-        files = rollout.files.items()
-        given["files"] = {name: base64.b64encode(data).decode() for name, data in files}
-    asked = {name: value for name, value in given.items() if name in wanted}
-    return json.dumps(asked, default=repr).encode() + b"\n"
-
-
-def _failure(message: str, detail: str = "") -> Failure:
-    return Failure("harness", "infrastructure", message, detail)

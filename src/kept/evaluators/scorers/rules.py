@@ -26,9 +26,9 @@ from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
 from kept.core.text import all_text, count, count_tokens, keyword_density, sections, title_key
-from kept.sandbox.bounded import MEMORY, BoundedCalls, CallRaised
 from kept.sandbox.process import Turns
 from kept.sandbox.worker import ChildEnded
+from kept.sandbox.worker_pool import MEMORY, BoundedCalls, CallRaised
 from kept.settings import processors
 from kept.spec.validate import Count, Finite, Seconds, SomeTexts, SpecModel, Text
 

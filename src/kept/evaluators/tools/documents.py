@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from kept.core.llm import Image
-from kept.sandbox.bounded import MEMORY, BoundedCalls, CallRaised
 from kept.sandbox.worker import ChildEnded
+from kept.sandbox.worker_pool import MEMORY, BoundedCalls, CallRaised
 from kept.settings import install_command
 
 

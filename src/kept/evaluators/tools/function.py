@@ -7,16 +7,12 @@ failed call and may retry. A function that cannot be imported is a harness failu
 A prompt as tool fills in a template and returns the answer of a model.
 """
 
-import json
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kept.core.llm import Message, ModelRequest, ToolAnswer, ToolOffer
-from kept.core.parsing import parse_json
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure
 from kept.core.text import count
@@ -26,17 +22,18 @@ from kept.models.ask import ask
 from kept.models.structured_output import problem_with
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.command import Network
-from kept.sandbox.process import Turns
 from kept.sandbox.worker import Child, ChildEnded, Room, explained, start_confined
+from kept.sandbox.worker_pool import (
+    MAX_WAITING,
+    WORKER,
+    CallRaised,
+    CannotServe,
+    WorkerPool,
+    worker_command,
+)
 from kept.settings import processors
 
-MOST_PROCESSES = 8
-"""At once; more only where there are as many processors. Functions may wait for a service."""
-
-START = 60.0
-"""Seconds that a process gets to import the function."""
-
-_SCRIPT = Path(__file__).parents[1] / "workers" / "tool_main.py"
+_HANDLER = Path(__file__).parents[1] / "workers" / "tool_handler.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +62,9 @@ class FunctionTools:
 
     def __init__(self, config: FunctionConfig) -> None:
         self._config = config
-        self._idle: list[Child] = []
-        self._turns = Turns(max(MOST_PROCESSES, processors()))
-        self._first = Turns(1)
-        self._told: Mapping[str, Any] | Failure | None = None
-        """What its first process said of it, or why it could not be imported."""
+        self._pool = WorkerPool(self._start, most=max(MAX_WAITING, processors()))
+        self._failed: Failure | None = None
+        """Why the function could not be imported."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -84,19 +79,14 @@ class FunctionTools:
         """The one tool, with a description of a candidate's own if it has one."""
         config = self._config
         # before it is used, so that one that is not there ends no conversation in the middle
-        async with self._first.take():
-            if self._told is None:
-                child = await self._start()
-                if isinstance(child, Child):
-                    self._idle.append(child)
-                elif child.retryable:
-                    return child
-                else:
-                    self._told = child
-            told = self._told
-        if isinstance(told, Failure):
-            return told
-        assert told is not None, "a process that was started has said what it serves"
+        if self._failed is not None:
+            return self._failed
+        try:
+            told = await self._pool.about()
+        except (ChildEnded, OSError) as error:
+            failure = self._not_started(error)
+            self._failed = None if failure.retryable else failure
+            return failure
         parameters = merged(config.parameters or {}, told["parameters"])
         if isinstance(parameters, str):
             return self._broken(parameters)
@@ -106,42 +96,31 @@ class FunctionTools:
     async def call(self, arguments: Mapping[str, object]) -> ToolAnswer | Failure:
         """Call it once."""
         config = self._config
-        async with self._turns.take():
-            child = self._rested() or await self._start()
-            if isinstance(child, Failure):
-                return child
+        async with self._pool.turns.take():
             try:
-                line = json.dumps(arguments).encode() + b"\n"
-                reply: dict[str, object] = dict(parse_json(await child.ask(line, config.timeout)))
+                child = await self._pool.take()
+            except (ChildEnded, OSError) as error:
+                return self._not_started(error)
+            try:
+                result = await self._pool.ask_one(child, arguments, config.timeout)
+                return ToolAnswer(_clean(str(result)))
+            except CallRaised as error:
+                return ToolAnswer(_clean(explained(cut(str(error)))), wrong=True)
             except TimeoutError:
                 seconds = count(config.timeout, "second")
                 return ToolAnswer(f"`{config.name}` did not answer within {seconds}", wrong=True)
             except ChildEnded as error:
                 return ToolAnswer(f"the process of `{config.name}` {error}", wrong=True)
             except (ValueError, TypeError):
-                child.end()
                 return ToolAnswer(f"`{config.name}` answered with what is no answer", wrong=True)
-            self._idle.append(child)
-        if "error" in reply:
-            return ToolAnswer(_clean(explained(cut(str(reply["error"])))), wrong=True)
-        return ToolAnswer(_clean(str(reply.get("result"))))
+            finally:
+                self._pool.give_back(child)
 
     async def close(self) -> None:
         """End the processes."""
-        while self._idle:
-            self._idle.pop().end()
+        self._pool.close()
 
-    def _rested(self) -> Child | None:
-        """A process that has nothing to do; not one that ended meanwhile."""
-        while self._idle:
-            child = self._idle.pop()
-            if child.alive:
-                return child
-            child.end()
-        return None
-
-    async def _start(self) -> Child | Failure:
-        """A process that has the function imported, or why there is none."""
+    def _start(self) -> Child:
         config = self._config
         folder = config.folder.resolve()
         file = (folder / config.file).resolve()
@@ -149,26 +128,17 @@ class FunctionTools:
         if top.is_symlink():
             # a link to the agent's own folder: the function runs there, as it does for the agent
             folder = top.resolve().parent
-        # -B: nothing is written beside the user's modules
-        argv = [sys.executable, "-B", "-P", str(_SCRIPT), str(folder), str(file)]
-        argv += [config.function, str(MOST_TEXT)]
-        room = Room(folder, (file.parent, _SCRIPT), config.network, config.passed_on)
-        try:
-            child = start_confined(argv, room)
-        except OSError as error:
-            message = f"cannot start a process for `{config.name}`: {error.strerror}"
+        argv = worker_command(_HANDLER, str(folder), str(file), config.function, str(MOST_TEXT))
+        seen = (file.parent, _HANDLER, WORKER)
+        return start_confined(argv, Room(folder, seen, config.network, config.passed_on))
+
+    def _not_started(self, error: ChildEnded | OSError) -> Failure:
+        if isinstance(error, OSError):
+            message = f"cannot start a process for `{self._config.name}`: {error.strerror}"
             return Failure("limit", "infrastructure", message)
-        try:
-            hello = json.loads(await child.ask(None, START))
-        except TimeoutError:
-            return self._broken(f"importing it takes more than {count(START, 'second')}")
-        except ChildEnded as error:
-            return self._broken(f"its process {error}", error.detail)
-        if "problem" in hello:
-            child.end()
-            return self._broken(hello["problem"])
-        self._told = hello
-        return child
+        if isinstance(error, CannotServe):
+            return self._broken(error.problem)
+        return self._broken(f"its process {error}", error.detail)
 
     def _broken(self, why: str, detail: str = "") -> Failure:
         config = self._config

@@ -1,69 +1,59 @@
-"""Processes with one function each, started when needed, used again, ended when they take long."""
+"""Pools of processes that run functions of users, with what goes wrong as failures."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from kept.core.parsing import parse_json
-from kept.core.rollout import Failure
+from kept.core.rollout import Failure, FailureKind
 from kept.core.text import count
-from kept.evaluators.scorers.function import Function
-from kept.sandbox.process import Turns
 from kept.sandbox.worker import Child, ChildEnded, explained
-from kept.settings import processors
-
-MOST = 8
-"""At once; more only where there are as many processors. Functions may wait for a service."""
+from kept.sandbox.worker_pool import CallRaised, WorkerPool
 
 
-class Processes:
-    """Those of one function."""
+class FunctionPool(WorkerPool):
+    """Processes for one function of a user, or for several; no `Failure` is the candidate's."""
 
-    def __init__(self, function: Function) -> None:
-        self._function = function
-        self._idle: list[Child] = []
-        self._turns = Turns(max(MOST, processors()))
+    def __init__(
+        self,
+        start: Callable[[], Child],
+        start_seconds: float,
+        most: int | None = None,
+        *,
+        name: str = "",
+        confined: bool = False,
+    ) -> None:
+        """`name` is that of the function, where it is one; `confined` that it runs in a sandbox."""
+        super().__init__(start, start_seconds, most)
+        self._what = f"`{name}`" if name else "it"
+        self._process = f"the process of `{name}`" if name else "its process"
+        self._confined = confined
 
-    async def ask(self, given: Mapping[str, object], seconds: float) -> dict[str, Any] | Failure:
-        """What the function says, within so many seconds; a `Failure` is never the candidate's."""
-        target = self._function.target
+    async def tell(self) -> dict[str, Any] | Failure:
+        """What the handler said at its start."""
+        return await self._safe(self.about(), self._start_seconds, "harness")
+
+    async def result(
+        self, given: Mapping[str, object], seconds: float, late: FailureKind = "harness"
+    ) -> Any | Failure:  # noqa: ANN401 # any JSON
+        """What a function returns; `late` is the kind of failure of one that takes longer."""
+        return await self._safe(self.ask(given, seconds), seconds, late)
+
+    async def _safe(
+        self, doing: Awaitable[Any], seconds: float, late: FailureKind
+    ) -> Any | Failure:  # noqa: ANN401 # any JSON
+        kind: FailureKind = "harness"
+        detail = ""
         try:
-            line = json.dumps(given, default=repr).encode() + b"\n"
-            async with self._turns.take():
-                child = self._idle.pop() if self._idle else await self._start()
-                answer = await child.ask(line, seconds)
-                self._idle.append(child)
-            reply: dict[str, Any] = parse_json(answer, unique_keys=True)
+            return await doing
         except ChildEnded as error:
-            message = f"the process of `{target}` {error}"
-            return Failure("harness", "infrastructure", message, error.detail)
+            message, detail = f"{self._process} {error}", error.detail
         except TimeoutError:
-            message = f"`{target}` did not answer within {count(seconds, 'second')}"
-            return Failure("timeout", "infrastructure", message)
+            kind, message = late, f"{self._what} did not answer within {count(seconds, 'second')}"
         except OSError as error:
-            message = f"cannot start a process for `{target}`: {error.strerror}"
-            return Failure("limit", "infrastructure", message)
+            kind, message = "limit", f"cannot start a process for {self._what}: {error.strerror}"
+        except CallRaised as error:
+            words = str(error).partition("\n")[0]
+            words = explained(words) if self._confined else words
+            message, detail = f"{self._what} raised {words}", error.detail
         except ValueError as error:
-            message = f"`{target}` returned what cannot be used: {error}"
-            return Failure("harness", "infrastructure", message)
-        if "error" in reply:
-            words = reply["error"]
-            message = f"`{target}` raised {explained(words) if self._function.walls else words}"
-            return Failure("harness", "infrastructure", message, reply["detail"])
-        return reply
-
-    def close(self) -> None:
-        """End them."""
-        while self._idle:
-            self._idle.pop().end()
-
-    async def _start(self) -> Child:
-        child = self._function.start()
-        try:
-            hello: dict[str, Any] = json.loads(await child.ask(None, self._function.timeout))
-        except TimeoutError as error:
-            raise ChildEnded("does not begin") from error
-        if "problem" in hello:
-            child.end()
-            raise ChildEnded(f"cannot begin: {hello['problem']}")
-        return child
+            message = f"{self._what} returned what cannot be used: {error}"
+        return Failure(kind, "infrastructure", message, detail)

@@ -22,8 +22,8 @@ from kept.orchestrator.checks.files import deliverable, deliverable_presence, fi
 from kept.orchestrator.checks.syntax import schema, syntax
 from kept.orchestrator.checks.text import cross_reference, placeholder, structural_integrity
 from kept.orchestrator.record import CheckOutcome, Evaluated
-from kept.sandbox.bounded import MEMORY, BoundedCalls, CallRaised
 from kept.sandbox.worker import ChildEnded
+from kept.sandbox.worker_pool import MEMORY, BoundedCalls, CallRaised
 
 Judge = Callable[[Submission], CheckResult | Failure]
 

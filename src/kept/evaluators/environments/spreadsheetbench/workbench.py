@@ -19,9 +19,9 @@ from kept.core.ports import Scope
 from kept.core.rollout import Failure
 from kept.evaluators.tools.libreoffice import recalculated
 from kept.evaluators.tools.python_code import Bench, Ran, data_bench, run_program
-from kept.sandbox.bounded import BoundedCalls, CallRaised
 from kept.sandbox.command import Limits
 from kept.sandbox.worker import ChildEnded
+from kept.sandbox.worker_pool import BoundedCalls, CallRaised
 from kept.sandbox.workspace import Scratch
 from kept.settings import processors
 

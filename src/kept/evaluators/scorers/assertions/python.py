@@ -1,30 +1,26 @@
 """Python assertions: an expression, the body of a function, or a function of a file."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from kept.core.parsing import parse_json
 from kept.core.rollout import Failure
-from kept.core.text import count, one_line
+from kept.core.text import one_line
 from kept.evaluators.scorers.assertions.deterministic import quoted
 from kept.evaluators.scorers.assertions.llm import Asked
 from kept.evaluators.scorers.assertions.spec import Assertion, Grade
-from kept.evaluators.scorers.function import Function
-from kept.sandbox.process import Turns
-from kept.sandbox.worker import Child, ChildEnded
-from kept.settings import processors
+from kept.evaluators.workers.pool import FunctionPool
+from kept.sandbox.worker import start_apart
+from kept.sandbox.worker_pool import MAX_WAITING, START_SECONDS, worker_command
+from kept.settings import child_environment, processors
 
 FILE = "file://"
 DEFAULT = "get_assert"
 """The function of a file that names none."""
 
-MOST_PROCESSES = 8
-"""At once; more only where there are as many processors. Functions may wait for a service."""
-
 _SHOWN = 500
-_TARGET = "kept.evaluators.workers.assertion_main:grade"
+_HANDLER = Path(__file__).parents[2] / "workers" / "assertion_handler.py"
 
 
 class PythonAssertions:
@@ -32,52 +28,29 @@ class PythonAssertions:
 
     def __init__(self, folder: Path, timeout: float, passed_on: tuple[str, ...]) -> None:
         self._folder = folder.resolve()
-        self._far = Function(_TARGET, Path(__file__).parents[4], timeout, passed_on)
-        self._idle: list[Child] = []
-        self._turns = Turns(max(MOST_PROCESSES, processors()))
+        self._timeout = timeout
+        environment = child_environment({}, passed_on)
+        argv = worker_command(_HANDLER)
+        self._pool = FunctionPool(
+            lambda: start_apart(argv, self._folder, environment),
+            START_SECONDS,
+            max(MAX_WAITING, processors()),
+        )
 
     async def grade(self, one: Assertion, asked: Asked) -> Grade | Failure:
         """What it says of an output."""
-        try:
-            async with self._turns.take():
-                child = self._idle.pop() if self._idle else await self._start()
-                answer = await child.ask(self._request(one, asked), self._far.timeout)
-                self._idle.append(child)
-            reply = parse_json(answer, unique_keys=True)
-        except ChildEnded as error:
-            return Failure("harness", "infrastructure", f"its process {error}", error.detail)
-        except TimeoutError:
-            message = f"it did not answer within {count(self._far.timeout, 'second')}"
-            return Failure("harness", "infrastructure", message)
-        except OSError as error:
-            message = f"cannot start a process for it: {error.strerror}"
-            return Failure("limit", "infrastructure", message)
-        except ValueError as error:
-            message = f"what it returned cannot be used: {error}"
-            return Failure("harness", "infrastructure", message)
-        if "error" in reply:
-            message = f"what it returned cannot be read: {reply['error']}"
-            return Failure("harness", "infrastructure", message, reply["detail"])
-        return _grade(one, asked.rollout.output, reply["result"])
+        result = await self._pool.result(self._request(one, asked), self._timeout)
+        return result if isinstance(result, Failure) else _grade(one, asked.rollout.output, result)
 
     def close(self) -> None:
         """End the processes."""
-        while self._idle:
-            self._idle.pop().end()
+        self._pool.close()
 
-    async def _start(self) -> Child:
-        child = self._far.start()
-        hello: dict[str, Any] = json.loads(await child.ask(None, self._far.timeout))
-        if "problem" in hello:
-            child.end()
-            raise ChildEnded(f"cannot begin: {hello['problem']}")
-        return child
-
-    def _request(self, one: Assertion, asked: Asked) -> bytes:
+    def _request(self, one: Assertion, asked: Asked) -> dict[str, object]:
         value = str(one.value)
         file, function = file_of(value)
         said = [item.text for item in asked.rollout.trace if item.role in ("system", "user")]
-        given = {
+        return {
             "folder": str(self._folder),
             "code": "" if file else function_of(value),
             "file": str(self._folder / file) if file else "",
@@ -91,7 +64,6 @@ class PythonAssertions:
                 "metadata": {},
             },
         }
-        return json.dumps({"case": given}, default=repr).encode() + b"\n"
 
 
 def file_of(value: str) -> tuple[str, str]:

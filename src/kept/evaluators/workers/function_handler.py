@@ -1,26 +1,82 @@
-"""The far end of a code grader: calls a user's function for every line it is sent.
+"""Worker for scorers and graders of a user (`sandbox/worker_main.py`).
 
-A script that imports nothing of Kept but its neighbour `serve.py`, which does not either:
-`python -P grader_main.py FOLDER MODULE:FUNCTION`. What a grader is given and may return has the
-shapes that holodeck's has, and where holodeck is not installed its module names lead here, so that
-a grader that was written for it runs as it is.
+What a grader is given and may return has the shapes that holodeck's has, and where holodeck is not
+installed its module names lead here, so that a grader that was written for it runs as it is.
 """
 
+import base64
+import importlib
 import importlib.util
+import inspect
 import json
-import os
 import sys
-import threading
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from queue import SimpleQueue
 from types import ModuleType
 from typing import Any
 
+OFFERED = ("candidate", "case", "output", "files", "metrics")
 CONTEXT_MODULE = "holodeck.lib.test_runner.code_grader"
 TOOL_MODULE = "holodeck.models.test_result"
+
+
+def prepare(
+    kind: str, folder: str, target: str
+) -> tuple[dict[str, object], Callable[[Any], Any], Callable[[Any], Any]]:
+    """Import the function that `module:function` names; `kind` is `scorer` or `grader`."""
+    sys.path.insert(0, folder)
+    if kind == "grader":
+        stand_in()
+        function = find(target)
+        return {}, lambda given: function(context_of(given["context"])), read
+    function = find(target)
+    wanted = wants(target, function)
+    return {"wants": wanted}, lambda given: function(**decoded(given)), lambda result: result
+
+
+def find(target: str) -> Callable[..., Any]:
+    """The function that `module:function` names; raises `ValueError`."""
+    module_name, _, name = target.partition(":")
+    try:
+        value: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and f"{module_name}.".startswith(f"{error.name}."):
+            raise ValueError(f"there is no module `{error.name}`") from error
+        raise ValueError(f"`{module_name}` cannot be imported: {error}") from error
+    except BaseException as error:
+        words = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(f"`{module_name}` cannot be imported: {words}") from error
+    for part in name.split("."):
+        if not hasattr(value, part):
+            raise ValueError(f"the module `{module_name}` has no `{name}`")
+        value = getattr(value, part)
+    if not callable(value):
+        raise ValueError(f"`{target}` is not a function")
+    return value
+
+
+def wants(target: str, function: Callable[..., Any]) -> list[str]:
+    """Which of the arguments on offer a scorer takes."""
+    wanted: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            return list(OFFERED)
+        if parameter.name in OFFERED and parameter.kind is not parameter.POSITIONAL_ONLY:
+            wanted.append(parameter.name)
+        elif (
+            parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
+        ):
+            offer = ", ".join(OFFERED)
+            raise ValueError(f"`{target}` wants `{parameter.name}`; a scorer is given {offer}")
+    return wanted
+
+
+def decoded(given: dict[str, Any]) -> dict[str, Any]:
+    """What a scorer is given, files as bytes."""
+    if "files" in given:
+        files = given["files"].items()
+        given["files"] = {name: base64.b64decode(data) for name, data in files}
+    return given
 
 
 @dataclass(frozen=True)
@@ -60,36 +116,6 @@ class GraderResult:
     details: dict[str, Any] | None = None
 
 
-def main(folder: str, target: str) -> None:
-    """Say whether the function is there, then answer until nobody asks any more."""
-    serve = load_serve()
-    # what the function prints must not end up among our answers
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    requests: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=serve.listen, args=(requests,), daemon=True).start()
-    sys.path.insert(0, folder)
-    stand_in()
-    try:
-        function = serve.find(target)
-    except serve.Problem as problem:
-        serve.tell(answers, {"problem": str(problem)})
-        return
-    serve.tell(answers, {"wants": ["context"]})
-    while True:
-        serve.tell(answers, answer(function, requests.get()))
-
-
-def load_serve() -> Any:  # noqa: ANN401 # a module
-    """The far end of python scorers, under a name that no module of a user's has."""
-    path = Path(__file__).with_name("function_main.py")
-    spec = importlib.util.spec_from_file_location("_kept_serve", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def stand_in() -> None:
     """Have holodeck's names lead to the classes above, where holodeck is not installed."""
     if importlib.util.find_spec("holodeck") is not None:
@@ -107,16 +133,6 @@ def stand_in() -> None:
         GraderContext=GraderContext, GraderResult=GraderResult, ToolInvocation=ToolInvocation
     )
     sys.modules[TOOL_MODULE].__dict__.update(ToolInvocation=ToolInvocation)
-
-
-def answer(function: Callable[..., Any], line: bytes) -> dict[str, object]:
-    """What the function says of one exchange, or what it raised."""
-    try:
-        said = function(context_of(json.loads(line)["context"]))
-        return {"result": read(said)}
-    except BaseException as error:  # noqa: BLE001 # the near end turns it into a value
-        words = f"{type(error).__name__}: {error}".splitlines()[0]
-        return {"error": words, "detail": traceback.format_exc()}
 
 
 def context_of(given: dict[str, Any]) -> Any:  # noqa: ANN401 # holodeck's own where it is there
@@ -152,7 +168,3 @@ def read(said: Any) -> dict[str, object]:  # noqa: ANN401 # the user's
         "reason": said.reason,
         "details": details,
     }
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

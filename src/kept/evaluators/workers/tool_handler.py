@@ -1,92 +1,60 @@
-"""The far end of a function tool: calls a user's function for every line it is sent.
+"""Worker for function tools (`sandbox/worker_main.py`).
 
-A script that imports nothing of Kept, so that a user's modules never meet ours:
-`python -P tool_main.py FOLDER FILE FUNCTION MOST`. The first line it writes says what the
-function takes, as its signature and its docstring tell.
+What it says at its start is what the function takes, as its signature and its docstring tell.
 """
 
-import asyncio
 import dataclasses
 import enum
 import importlib.util
 import inspect
 import json
-import os
 import re
 import sys
-import threading
 import types
 import typing
 from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 MANY = (list, tuple, set, frozenset)
 
 
-def main(folder: str, file: str, name: str, most: str) -> None:
-    """Say what the function takes, then answer until nobody asks any more."""
-    # what the function prints must not end up among our answers
-    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)
-    # nor must it, or a program that it starts, take our requests for something to read
-    asked = os.fdopen(os.dup(0), "rb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    requests: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=listen, args=(asked, requests), daemon=True).start()
+def prepare(
+    folder: str, file: str, name: str, most: str
+) -> tuple[dict[str, object], Callable[[Any], Any], Callable[[Any], Any]]:
+    """Import a function of a file, and say what it takes."""
     sys.path[:0] = list(dict.fromkeys((folder, str(Path(file).parent))))
-    try:
-        function = resolve(file, name)
-        # what the docstring says before it goes through the arguments
-        text = inspect.getdoc(function) or ""
-        text = re.split(r"\n\s*\n|\n(?=\s*(?:Args|Arguments|Parameters):|:param)", text)[0].strip()
-        told: dict[str, object] = {"description": text}
-        told["parameters"] = parameters(function)
-    except Problem as problem:
-        tell(answers, {"problem": str(problem)})
-        return
-    tell(answers, told)
-    # one loop for all calls: what a coroutine keeps between them belongs to its loop
-    with asyncio.Runner() as runner:
-        while True:
-            tell(answers, answer(function, requests.get(), runner, int(most)))
-
-
-def listen(asked: Any, requests: "SimpleQueue[bytes]") -> None:  # noqa: ANN401 # a file
-    """Take requests as they come; when whoever sends them is gone, so are we, whatever we do."""
-    for line in asked:
-        requests.put(line)
-    os._exit(0)
-
-
-class Problem(Exception):
-    """Why a function cannot be a tool."""
+    function = resolve(file, name)
+    # what the docstring says before it goes through the arguments
+    text = inspect.getdoc(function) or ""
+    text = re.split(r"\n\s*\n|\n(?=\s*(?:Args|Arguments|Parameters):|:param)", text)[0].strip()
+    about: dict[str, object] = {"description": text, "parameters": parameters(function)}
+    return about, lambda given: function(**given), lambda result: shown(result, int(most))
 
 
 def resolve(file: str, name: str) -> Callable[..., Any]:
-    """The function of that name in a file."""
+    """The function of that name in a file; raises `ValueError`."""
     stem = Path(file).stem
     spec = importlib.util.spec_from_file_location(stem, file)
     if spec is None or spec.loader is None:
-        raise Problem(f"`{Path(file).name}` is no Python file")
+        raise ValueError(f"`{Path(file).name}` is no Python file")
     value: Any = importlib.util.module_from_spec(spec)
     sys.modules[stem] = value
     try:
         spec.loader.exec_module(value)
     except FileNotFoundError as error:
         if error.filename == file:
-            raise Problem("there is no such file") from error
-        raise Problem(f"it cannot be imported: {words(error)}") from error
+            raise ValueError("there is no such file") from error
+        raise ValueError(f"it cannot be imported: {words(error)}") from error
     except BaseException as error:
-        raise Problem(f"it cannot be imported: {words(error)}") from error
+        raise ValueError(f"it cannot be imported: {words(error)}") from error
     for part in name.split("."):
         if not hasattr(value, part):
-            raise Problem(f"it has no `{name}`")
+            raise ValueError(f"it has no `{name}`")
         value = getattr(value, part)
     if not callable(value):
-        raise Problem(f"`{name}` is not a function")
+        raise ValueError(f"`{name}` is not a function")
     return value
 
 
@@ -107,7 +75,9 @@ def parameters(function: Callable[..., Any]) -> dict[str, Any]:
         if one.kind is one.VAR_POSITIONAL:
             continue
         if one.kind is one.POSITIONAL_ONLY:
-            raise Problem(f"it takes `{one.name}` by its place alone, and tools are called by name")
+            raise ValueError(
+                f"it takes `{one.name}` by its place alone, and tools are called by name"
+            )
         schema = schema_of(hints.get(one.name, Any))
         if one.name in about:
             schema["description"] = about[one.name]
@@ -168,26 +138,12 @@ def described(text: str) -> dict[str, str]:
     return found
 
 
-def answer(
-    function: Callable[..., Any], line: bytes, runner: "asyncio.Runner", most: int
-) -> dict[str, object]:
-    """What the function says of one request."""
-    try:
-        result = function(**json.loads(line))
-        if inspect.isawaitable(result):
-            result = runner.run(await_it(result))
-        text = result if isinstance(result, str) else json.dumps(result, default=plain)
-    except BaseException as error:  # noqa: BLE001 # the near end turns it into a value
-        return {"error": words(error)[:most]}
+def shown(result: Any, most: int) -> str:  # noqa: ANN401 # the user's
+    """What a model is told of a result."""
+    text = result if isinstance(result, str) else json.dumps(result, default=plain)
     if len(text) > most:
-        left = len(text) - most
-        return {"result": f"{text[:most]}\n[{left:,} more characters were left out]"}
-    return {"result": text}
-
-
-async def await_it(result: Any) -> Any:  # noqa: ANN401 # the user's
-    """A coroutine of what may be any awaitable."""
-    return await result
+        return f"{text[:most]}\n[{len(text) - most:,} more characters were left out]"
+    return text
 
 
 def plain(value: Any) -> object:  # noqa: ANN401 # the user's
@@ -206,13 +162,3 @@ def words(error: BaseException) -> str:
     """An exception, by its type and what it says."""
     said = str(error)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-def tell(answers: Any, value: dict[str, object]) -> None:  # noqa: ANN401 # a text file
-    """One line."""
-    answers.write(json.dumps(value, default=str) + "\n")
-    answers.flush()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

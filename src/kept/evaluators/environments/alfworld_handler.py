@@ -1,42 +1,34 @@
-"""The far end of a game: opens games of ALFWorld and does what it is told, a line at a time.
+"""Worker that plays games of ALFWorld (`sandbox/worker_main.py`).
 
-A script that imports nothing of Kept: `python -P alfworld_worker_main.py SYS_PATH`.
-It is told `{"open": FILE}`,
-then `{"act": ACTION}`; `{"plan": FILE}` asks for actions that win, as the planner finds them.
+It is asked `{"open": FILE}`, then `{"act": ACTION}`; `{"plan": FILE}` asks for actions that win, as
+the planner finds them.
 """
 
 import json
-import os
 import sys
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 
-def main(path: str) -> None:
-    """Answer until nobody asks any more."""
-    # what TextWorld prints must not end up among our answers
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+def prepare(path: str) -> tuple[dict[str, object], Callable[[Any], Any], Callable[[Any], Any]]:
+    """Look for packages where Kept does."""
     sys.path[:] = json.loads(path)
     warnings.simplefilter("ignore")
     game: list[Any] = []
-    for line in sys.stdin:
-        asked: dict[str, str] = json.loads(line)
-        try:
-            if "open" in asked:
-                while game:
-                    game.pop().close()
-                game.append(start(asked["open"]))
-                told = seen(game[0].reset())
-            elif "plan" in asked:
-                told = {"plan": plan(asked["plan"])}
-            else:
-                told = seen(game[0].step(asked["act"])[0])
-        except Exception as error:  # noqa: BLE001 # whatever TextWorld raises is told, and no crash
-            told = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(told) + "\n")
-        answers.flush()
+
+    def call(asked: dict[str, str]) -> object:
+        if "plan" in asked:
+            return {"plan": plan(asked["plan"])}
+        if "act" in asked:
+            return seen(game[0].step(asked["act"])[0])
+        while game:
+            game.pop().close()
+        game.append(start(asked["open"]))
+        return seen(game[0].reset())
+
+    return {}, call, lambda result: result
 
 
 def start(file: str, *, expert: bool = False) -> Any:  # noqa: ANN401 # TextWorld's
@@ -65,7 +57,3 @@ def plan(file: str) -> list[str]:
     """Actions that win a game, by the planner that comes with TextWorld."""
     game = start(file, expert=True)
     return list(game.reset().policy_commands)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

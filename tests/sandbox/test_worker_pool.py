@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from kept.sandbox.bounded import BoundedCalls, CallRaised
 from kept.sandbox.worker import ChildEnded
+from kept.sandbox.worker_pool import BoundedCalls, CallRaised
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,215 @@
+"""Pools of worker processes: started when needed, used again, ended when they take too long.
+
+`WorkerPool` is for handlers of any kind, `BoundedCalls` for functions of Kept on foreign input that
+have no bound of their own, or lose it in C code: regular expressions, parsers of office files and
+web pages, JSON schemas.
+"""
+
+import atexit
+import json
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from kept.core.parsing import parse_json
+from kept.core.text import count
+from kept.sandbox.bounded_handler import MEMORY
+from kept.sandbox.process import Turns
+from kept.sandbox.worker import Child, ChildEnded
+from kept.settings import child_environment, processors
+
+WORKER = Path(__file__).with_name("worker_main.py")
+"""The loop of every worker."""
+
+START_SECONDS = 60.0
+"""For starting a process and what its handler imports."""
+
+MAX_WAITING = 8
+"""Processes of a pool for code that may wait for a service; more only on more processors."""
+
+_BOUNDED = Path(__file__).with_name("bounded_handler.py")
+_UNLIMITED = 1 << 30
+_SOURCE = Path(__file__).parents[2]
+
+
+class CallRaised(Exception):
+    """The handler raised something in its process."""
+
+    def __init__(self, message: str, detail: str) -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+class CannotServe(ChildEnded):
+    """The handler says why it cannot serve."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"cannot begin: {problem}")
+        self.problem = problem
+
+
+def worker_command(handler: Path, *arguments: str) -> list[str]:
+    """The words that start a worker with a handler."""
+    # -B: nothing is written beside the user's modules, least of all by a check
+    return [sys.executable, "-B", "-P", str(WORKER), str(handler), *arguments]
+
+
+class WorkerPool:
+    """Processes that answer one request at a time."""
+
+    def __init__(
+        self,
+        start: Callable[[], Child],
+        start_seconds: float = START_SECONDS,
+        most: int | None = None,
+    ) -> None:
+        """`start` raises `OSError` where it cannot; `most` bounds the requests at once."""
+        self._start_child = start
+        self._parse: Callable[[bytes], Any] = partial(parse_json, unique_keys=True)
+        self._start_seconds = start_seconds
+        self._idle: list[Child] = []
+        self.turns = Turns(most or _UNLIMITED)
+        self._first = Turns(1)
+        self._about: dict[str, Any] | None = None
+
+    async def about(self) -> dict[str, Any]:
+        """What the handler said at its start; starts a process where there never was one."""
+        async with self._first.take():
+            if self._about is None:
+                await self.prepare()
+        assert self._about is not None, "a process that was started has said so"
+        return self._about
+
+    async def prepare(self) -> None:
+        """Have a process waiting, so that the next request does not take the time to start one."""
+        if not self._idle:
+            self.give_back(await self.take())
+
+    async def take(self) -> Child:
+        """A process that is not at work; to be given back, or ended.
+
+        Raises `OSError` where none can be started, and `ChildEnded`.
+        """
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+            child.end()
+        child = self._start_child()
+        try:
+            self._greet(child, await child.ask(None, self._start_seconds))
+        except TimeoutError as error:
+            raise self._late() from error
+        return child
+
+    def give_back(self, child: Child) -> None:
+        """A process that is not at work any more."""
+        if child.alive:
+            self._idle.append(child)
+
+    async def ask(self, given: Mapping[str, object], seconds: float) -> Any:  # noqa: ANN401 # any JSON
+        """The result of one request.
+
+        Raises `CallRaised`, `TimeoutError`, `ChildEnded`, `OSError` where no process can be
+        started, and `ValueError` for a result that cannot be used.
+        """
+        async with self.turns.take():
+            child = await self.take()
+            try:
+                return await self.ask_one(child, given, seconds)
+            finally:
+                self.give_back(child)
+
+    async def ask_one(self, child: Child, given: Mapping[str, object], seconds: float) -> Any:  # noqa: ANN401 # any JSON
+        """The same of a process that was taken, and stays so."""
+        return self._result(child, await child.ask(_line(given), seconds))
+
+    def close(self) -> None:
+        """End the processes that are not at work."""
+        while self._idle:
+            self._idle.pop().end()
+
+    def _greet(self, child: Child, line: bytes) -> None:
+        about: dict[str, Any] = json.loads(line)
+        if "problem" in about:
+            child.end()
+            raise CannotServe(about["problem"])
+        self._about = about
+
+    def _late(self) -> ChildEnded:
+        return ChildEnded(f"does not begin within {count(self._start_seconds, 'second')}")
+
+    def _result(self, child: Child, answer: bytes) -> Any:  # noqa: ANN401 # any JSON
+        try:
+            reply: dict[str, Any] = self._parse(answer)
+        except BaseException:
+            # answers may have got out of step
+            child.end()
+            raise
+        if "result" in reply:
+            return reply["result"]
+        raise CallRaised(reply["error"], reply["detail"])
+
+
+def bounded_start(target: str) -> Callable[[], Child]:
+    """Start a worker that calls a function of Kept, `module:function`, in bounded time and memory.
+
+    It is asked `{"given": ARGUMENTS, "seconds": SECONDS}`.
+    """
+    argv = worker_command(_BOUNDED, str(_SOURCE), target)
+    return lambda: Child(argv, _SOURCE, child_environment({}))
+
+
+class BoundedCalls(WorkerPool):
+    """Calls one function, named `module:function`, with JSON for arguments and result."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(bounded_start(target))
+        # from functions of Kept, whose results are sound
+        self._parse = json.loads
+        self._blocking = threading.BoundedSemaphore(processors())
+        atexit.register(self.close)
+
+    async def ask(self, given: Mapping[str, object], seconds: float) -> Any:  # noqa: ANN401 # any JSON
+        """What the function returns; the caller limits how many calls are made at once.
+
+        Raises `TimeoutError`, `MemoryError` beyond `MEMORY`, `CallRaised`, `OSError` where no
+        process can be started and `ChildEnded` where it ended.
+        """
+        try:
+            return await super().ask({"given": given, "seconds": seconds}, seconds)
+        except CallRaised as error:
+            _raise_again(error)
+
+    def call(self, given: Mapping[str, object], seconds: float) -> Any:  # noqa: ANN401 # any JSON
+        """The same without an event loop; waits while as many calls are at work as processors."""
+        with self._blocking:
+            child = self._idle.pop() if self._idle else self._start_blocking()
+            line = _line({"given": given, "seconds": seconds})
+            try:
+                return self._result(child, child.ask_blocking(line, seconds))
+            except CallRaised as error:
+                _raise_again(error)
+            finally:
+                self.give_back(child)
+
+    def _start_blocking(self) -> Child:
+        child = self._start_child()
+        try:
+            self._greet(child, child.ask_blocking(None, self._start_seconds))
+        except TimeoutError as error:
+            raise self._late() from error
+        return child
+
+
+def _line(given: Mapping[str, object]) -> bytes:
+    return json.dumps(given, default=repr).encode() + b"\n"
+
+
+def _raise_again(error: CallRaised) -> NoReturn:
+    if str(error).startswith("MemoryError"):
+        raise MemoryError(f"took more than {MEMORY // 2**30} GiB") from error
+    raise error
