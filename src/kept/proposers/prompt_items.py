@@ -8,7 +8,7 @@ test cases. Pure.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -38,22 +38,34 @@ class Part:
 
 def fitted(parts: Sequence[Part], room: int | None) -> str:
     """The parts that there is room for, in their order, and what is missing in words."""
-    most = ROOM if room is None else min(room, ROOM)
-    used = sum(tokens_of(part.text) for part in parts)
-    gone: set[int] = set()
     # of equals the earliest goes first: what happened last matters most
-    for at in sorted(range(len(parts)), key=lambda n: (-parts[n].rank, n)):
-        if used <= most or not parts[at].rank:
-            break
-        used -= tokens_of(parts[at].text)
-        gone.add(at)
+    order = sorted((at for at, part in enumerate(parts) if part.rank), key=lambda n: -parts[n].rank)
+    tokens = [tokens_of(part.text) for part in parts]
+    gone = left_out(tokens, order, ROOM if room is None else min(room, ROOM))
     kept = [part.text for at, part in enumerate(parts) if at not in gone and part.text]
-    left = [parts[at].what for at in sorted(gone)]
-    if left:
-        kinds = dict.fromkeys(left)
-        words = ", ".join(count(left.count(kind), kind) for kind in kinds)
+    if gone:
+        words = _counted(parts[at].what for at in sorted(gone))
         kept.append(f"[left out, for there is no room: {words}]")
     return "\n\n".join(kept)
+
+
+def left_out(tokens: Sequence[int], order: Iterable[int], room: int | None) -> set[int]:
+    """Indices of what goes so that the rest fits: the first of an order, as few as will do.
+
+    What the order does not name stays. Everything does where the room is not known.
+    """
+    used = sum(tokens)
+    gone: set[int] = set()
+    for at in order:
+        if room is None or used <= room:
+            break
+        used -= tokens[at]
+        gone.add(at)
+    return gone
+
+
+def _counted(kinds: Iterable[str]) -> str:
+    return ", ".join(count(n, kind) for kind, n in Counter(kinds).items())
 
 
 TAGS = 20
@@ -99,8 +111,7 @@ class Fitted:
     @property
     def unseen(self) -> str:
         """What is not shown, in words; empty when all is."""
-        counted = Counter(item.what for item in self.left_out)
-        words = ", ".join(count(n, what) for what, n in counted.items())
+        words = _counted(item.what for item in self.left_out)
         return f"not shown to the model, which has no room for it: {words}" if words else ""
 
     def message(self) -> Message:
@@ -118,16 +129,10 @@ class Fitted:
 
 def fit(items: Sequence[Item], room: int | None) -> Fitted:
     """As many items as there is room for, the most important first; all where that is unknown."""
-    used = sum(item.tokens for item in items)
-    left_out: set[int] = set()
-    for at in reversed(range(len(items))):
-        if room is None or used <= room:
-            break
-        if not items[at].needed:
-            used -= items[at].tokens
-            left_out.add(at)
-    kept = tuple(item for at, item in enumerate(items) if at not in left_out)
-    return Fitted(kept, tuple(items[at] for at in sorted(left_out)))
+    order = (at for at in reversed(range(len(items))) if not items[at].needed)
+    gone = left_out([item.tokens for item in items], order, room)
+    kept = tuple(item for at, item in enumerate(items) if at not in gone)
+    return Fitted(kept, tuple(items[at] for at in sorted(gone)))
 
 
 UNTOLD = ("stale", "indecisive", "unaffordable")
