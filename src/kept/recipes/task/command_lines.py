@@ -79,15 +79,20 @@ def cwds(said: object) -> Iterator[str]:
 
 def _split(line: str) -> list[str]:
     """As a shell would, with `;`, `|`, `<` and the like apart; by spaces where a quote is open."""
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
     try:
-        found = list(lexer)
+        found = list(_lexer(line))
     except ValueError:
         return line.split()
     # a word that is all of the line would be split for ever
     return found if found != [line] else line.split()
+
+
+def _lexer(line: str) -> shlex.shlex:
+    """Words as a shell has them; iterating raises `ValueError` where a quote is open."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    return lexer
 
 
 def _meant(bases: Iterable[Path], word: str) -> Iterator[Path]:
@@ -186,12 +191,9 @@ def started_by(line: str) -> Iterator[str]:
 def _first_command(line: str) -> list[str]:
     """The words of the first simple command, without the variables set for it."""
     first = line.strip().replace("\\\n", " ").partition("\n")[0]
-    lexer = shlex.shlex(first, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
     words: list[str] = []
     try:
-        for word in lexer:
+        for word in _lexer(first):
             if _ENDS.fullmatch(word):
                 break
             if words or not _GIVEN.match(word):
