@@ -26,8 +26,7 @@ from kept.evaluators.scorers.assertions.deterministic import compared
 from kept.evaluators.scorers.assertions.spec import Assertion
 from kept.evaluators.scorers.command import printed_objects
 from kept.evaluators.scorers.rules import Matches, Parses
-from kept.evaluators.templates.filters import TemplateFault
-from kept.evaluators.templates.render import names_of, render
+from kept.evaluators.templates.render import TemplateFault, names_of, render
 from kept.evaluators.tools.arithmetic import NoNumber, worked_out
 from kept.evaluators.tools.documents import Unreadable, kind_of, parse_document
 from kept.models.structured_output import Unfit, fit

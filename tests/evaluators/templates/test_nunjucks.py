@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from kept.evaluators.templates.filters import TemplateFault
-from kept.evaluators.templates.render import names_of, render
+from kept.evaluators.templates.render import TemplateFault, names_of, render
 
 VALUES: dict[str, object] = {
     "name": "Bo",
@@ -162,13 +161,39 @@ TWICE = "{% for i in '" + "x" * 60 + "' %}{% set a = [a, a] %}{% set b = [b, b] 
         (
             "{% set b = '" + "b" * 90_000 + "' %}"
             "{% for i in b %}{% if b|upper|lower %}{% endif %}{% endfor %}",
-            "the filters of the template make too much",
+            "the template works on too much",
         ),
     ],
 )
 def test_a_template_that_is_too_deep_or_makes_too_much_is_at_fault_itself(template: str, told: str):
     with pytest.raises(TemplateFault, match=told):
         render(template, VALUES)
+
+
+LISTS = "{% set t = '" + "b" * 90_000 + "' %}{% set a = [t, t, t] %}{% set b = [t, t, t] %}"
+TEN_THOUSAND = "{% for i in '" + "x" * 10_000 + "' %}"
+END = "{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for a in t %}" * 4 + END * 4,
+        LISTS + TEN_THOUSAND + "{% if a == b %}{% endif %}" + END,
+        LISTS + TEN_THOUSAND + "{% if [a, b] | sort %}{% endif %}" + END,
+        LISTS + TEN_THOUSAND + "{% if a | wordcount %}{% endif %}" + END,
+        LISTS + TEN_THOUSAND + "{% if user[a] %}{% endif %}" + END,
+        LISTS + "{% set l = t | list %}" + TEN_THOUSAND + "{% if i in l %}{% endif %}" + END,
+        "{% set a = '" + "ab" * 5000 + "' %}{% set b = '" + ("ab" * 4999 + "b") * 9 + "' %}"
+        "{% set b = b ~ b ~ b ~ b %}" + TEN_THOUSAND + "{% if a in b %}{% endif %}" + END,
+    ],
+    ids=["loops", "compared", "sorted", "counted", "key", "list", "text"],
+)
+def test_a_template_cannot_hold_up_a_run(template: str):
+    began = time.process_time()
+    with pytest.raises(TemplateFault, match="too m"):
+        render(template, {**VALUES, "t": "a" * 400})
+    assert time.process_time() - began < 5
 
 
 def test_an_expression_of_many_parts_is_still_filled_in():

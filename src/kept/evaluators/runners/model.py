@@ -28,8 +28,7 @@ from kept.core.parsing import ParseLimit, parse_json
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.text import count
-from kept.evaluators.templates.filters import MOST, TemplateFault
-from kept.evaluators.templates.render import names_of, render
+from kept.evaluators.templates.render import MOST, TemplateFault, names_of, render
 from kept.models.ask import ask_within, draw_seed
 from kept.models.prices import usual_usd, worst_usd
 from kept.models.tool_loop import Agent

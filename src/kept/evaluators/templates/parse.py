@@ -1,11 +1,18 @@
 """Template parser: syntax tree, expressions between braces, and the text around them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kept.evaluators.templates.filters import FILTERS, TemplateFault
+
+class TemplateFault(ValueError):
+    """A template that is wrong, or asks for more than is offered here."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+        """Of the template, from 1; 0 where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +156,9 @@ class Token(NamedTuple):
 class Reader:
     """The tokens of one expression, read from left to right."""
 
-    def __init__(self, text: str, line: int) -> None:
+    def __init__(self, text: str, line: int, filters: Collection[str]) -> None:
         self.line = line
+        self._filters = filters
         self._tokens = list(self._split(text))
         self._at = 0
         self._deep = 0
@@ -264,8 +272,8 @@ class Reader:
         value = self._member()
         while self._link("|"):
             name = self.name()
-            if name not in FILTERS:
-                known = ", ".join(sorted(FILTERS))
+            if name not in self._filters:
+                known = ", ".join(sorted(self._filters))
                 raise self.fault(f"there is no filter `{name}` here; there are {known}")
             given: list[Expression] = []
             if self.takes("("):
@@ -334,9 +342,9 @@ class Piece(NamedTuple):
     line: int
 
 
-def parse(text: str) -> tuple[Node, ...]:
+def parse(text: str, filters: Collection[str]) -> tuple[Node, ...]:
     """The parts of a template; raises `TemplateFault` with the line."""
-    return _Parser(list(_pieces(text))).body(())
+    return _Parser(list(_pieces(text)), filters).body(())
 
 
 def _pieces(text: str) -> Iterator[Piece]:
@@ -390,8 +398,9 @@ def _cut(words: str, before: bool, behind: bool) -> str:
 
 
 class _Parser:
-    def __init__(self, pieces: list[Piece]) -> None:
+    def __init__(self, pieces: list[Piece], filters: Collection[str]) -> None:
         self._pieces = pieces
+        self._filters = filters
         self._at = 0
         self._deep = 0
 
@@ -409,7 +418,7 @@ class _Parser:
             if piece.kind == "words":
                 nodes += [Words(piece.text)] if piece.text else []
             elif piece.kind == "{":
-                nodes.append(Shown(Reader(piece.text, piece.line).whole()))
+                nodes.append(Shown(Reader(piece.text, piece.line, self._filters).whole()))
             else:
                 nodes.append(self._statement(piece))
         if ends:
@@ -438,7 +447,7 @@ class _Parser:
 
     def _reader(self, piece: Piece) -> Reader:
         word = _WORD.match(piece.text)
-        return Reader(piece.text[word.end() if word else 0 :], piece.line)
+        return Reader(piece.text[word.end() if word else 0 :], piece.line, self._filters)
 
     def _next(self) -> Piece:
         self._at += 1

@@ -1,4 +1,4 @@
-"""Rendering of promptfoo templates: the common part of nunjucks, without code.
+"""Rendering of promptfoo templates: the common part of nunjucks, without code (decision 0222).
 
 Values are those of JSON. A template can read, choose and repeat them. It calls no method, reaches
 no attribute and takes a bounded number of steps, so templates by a proposer are safe. Unsupported
@@ -6,12 +6,16 @@ syntax is refused by name, never ignored. The names of the values that a templat
 available too.
 """
 
+import json
 import operator
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from math import inf
 from typing import Any, cast
 
-from kept.evaluators.templates.filters import FILTERS, MOST, TemplateFault, dumped, shown
+from kept.core.parsing import parse_json
 from kept.evaluators.templates.parse import (
     Bind,
     Branch,
@@ -27,15 +31,210 @@ from kept.evaluators.templates.parse import (
     Node,
     Not,
     Shown,
+    TemplateFault,
     Words,
     parse,
 )
 
-MOST_STEPS = 50_000
-"""Parts that one filling may go through; nobody's prompt needs so many."""
+MOST = 1_000_000
+"""Characters that a filter, or a whole template, may make."""
 
-MOST_MADE = 10 * MOST
-"""Characters and items that the filters of one filling may be given and make."""
+
+def shown(value: object) -> str:
+    """A value as a text: as JavaScript writes it, but for lists and objects, which are JSON."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float() if value != value or value in (inf, -inf):
+            return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+        case float():
+            return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+        case _:
+            return dumped(value)
+
+
+def dumped(value: object, indent: object = None) -> str:
+    """A value as JSON."""
+    between = None if indent is not None else (",", ":")
+    wide = cast("int | str | None", indent)
+    if isinstance(wide, int):
+        wide = min(wide, 10)
+    encoder = json.JSONEncoder(ensure_ascii=False, indent=wide, separators=between)
+    return "".join(_bounded("dump", encoder.iterencode(value)))
+
+
+_WORK: ContextVar[Callable[[int], None]] = ContextVar("kept_template_work")
+"""Counts the work of the template that is being filled in, in characters."""
+
+_PART = 20
+"""Characters that take as long as a part of a text that is put together."""
+
+
+def _bounded(filter: str, parts: Iterable[str], between: int = 0) -> Iterator[str]:
+    """Texts that are put together, as long as that does not come to too much."""
+    size = 0
+    work = _WORK.get()
+    for part in parts:
+        size += len(part) + between
+        if size > MOST:
+            raise TemplateFault(f"`{filter}` would make too much text")
+        work(len(part) + _PART)
+        yield part
+
+
+def _length(value: object) -> int:
+    return len(cast("list[object]", value)) if isinstance(value, str | list | dict) else 0
+
+
+def _items(value: object) -> list[object]:
+    if isinstance(value, list):
+        return cast("list[object]", value)
+    if isinstance(value, dict):
+        return list(cast("dict[str, object]", value))
+    return list(shown(value))
+
+
+def _join(value: object, between: object = "", key: object = None) -> object:
+    items = _items(value)
+    if key is not None:
+        items = [cast("dict[str, object]", i).get(shown(key)) for i in items if isinstance(i, dict)]
+    mark = shown(between)
+    return mark.join(_bounded("join", map(shown, items), len(mark)))
+
+
+def _default(value: object, other: object = "", empty: object = False) -> object:
+    return other if value is None or (empty and not value) else value
+
+
+def _replaced(value: object, old: object, new: object = "", most: object = -1) -> object:
+    times = most if isinstance(most, int) else -1
+    text = shown(value)
+    if text.count(shown(old)) * len(shown(new)) + len(text) > MOST:
+        raise TemplateFault("`replace` would make too much text")
+    return text.replace(shown(old), shown(new), times)
+
+
+def _number(value: object, other: object = 0) -> float | None:
+    try:
+        return float(shown(value).strip())
+    except (ValueError, OverflowError):
+        return other if isinstance(other, int | float) else None
+
+
+def _int(value: object, other: object = 0) -> object:
+    found = _number(value, other)
+    return None if found is None or found != found or abs(found) > 1e300 else int(found)
+
+
+def _round(value: object, places: object = 0, how: object = "common") -> object:
+    number, digits = _number(value), places if isinstance(places, int) else 0
+    if number is None:
+        return None
+    scale = 10 ** max(-10, min(digits, 10))
+    whole = number * scale
+    down = int(whole // 1)
+    chosen = {"floor": down, "ceil": -int(-whole // 1)}.get(shown(how), int((whole + 0.5) // 1))
+    return chosen / scale
+
+
+def _truncated(value: object, most: object = 255, cut: object = False, end: object = "...") -> str:
+    text, limit = shown(value), most if isinstance(most, int) else 255
+    if len(text) <= limit:
+        return text
+    kept = text[:limit]
+    if not cut and " " in kept:
+        kept = kept[: kept.rindex(" ")]
+    return kept + shown(end)
+
+
+def _indented(value: object, wide: object = 4, first: object = False) -> str:
+    by = " " * min(wide if isinstance(wide, int) else 4, 100)
+    lines = shown(value).split("\n")
+    lines = list(_bounded("indent", lines, len(by) + 1))
+    return "\n".join(by + line if n or first else line for n, line in enumerate(lines))
+
+
+def _loaded(value: object) -> object:
+    try:
+        return parse_json(shown(value))
+    except ValueError:
+        raise TemplateFault(f"`load` was given what is no JSON: {shown(value)[:60]}") from None
+
+
+def _sorted(value: object, backwards: object = False) -> object:
+    items: list[Any] = _items(value)
+    if all(isinstance(item, int | float) for item in items):
+        return sorted(items, reverse=bool(backwards))
+    keys = list(_bounded("sort", map(shown, items)))
+    order = sorted(range(len(items)), key=keys.__getitem__, reverse=bool(backwards))
+    return [items[at] for at in order]
+
+
+def _reversed(value: object) -> object:
+    return value[::-1] if isinstance(value, str) else _items(value)[::-1]
+
+
+def _itself(value: object) -> object:
+    return value
+
+
+def _by(change: Callable[[str], object]) -> Callable[[object], object]:
+    """A filter that changes the text of a value."""
+
+    def changed(value: object) -> object:
+        return change(shown(value))
+
+    return changed
+
+
+def _at_end(place: int, value: object) -> object:
+    items = _items(value)
+    return items[place] if items else None
+
+
+FILTERS: Mapping[str, Callable[..., object]] = {
+    "capitalize": _by(str.capitalize),
+    "d": _default,
+    "default": _default,
+    "dump": dumped,
+    "first": partial(_at_end, 0),
+    "float": _number,
+    "indent": _indented,
+    "int": _int,
+    "join": _join,
+    "last": partial(_at_end, -1),
+    "length": _length,
+    "list": _items,
+    "load": _loaded,
+    "lower": _by(str.lower),
+    "replace": _replaced,
+    "reverse": _reversed,
+    "round": _round,
+    "safe": _itself,
+    "sort": _sorted,
+    "string": shown,
+    "title": _by(str.title),
+    "trim": _by(str.strip),
+    "truncate": _truncated,
+    "upper": _by(str.upper),
+    "wordcount": _by(lambda text: len(text.split())),
+}
+"""By their names in a template."""
+
+MOST_STEPS = 100_000
+"""Parts and turns of loops that one filling may go through; no prompt needs so many."""
+
+MAX_WORK = 10 * MOST
+"""Characters and items that one filling may convert, compare and put through filters."""
+
+_COMPARED_AT_ONCE = 20
+"""Characters that are compared or searched in the time that converts one."""
 
 EXACT = 2**53
 """Up to which JavaScript tells whole numbers apart."""
@@ -63,11 +262,15 @@ class Page:
         self._values = values
         self._steps = 0
         self._size = 0
-        self._made = 0
+        self._done = 0
 
     def write(self, nodes: tuple[Node, ...]) -> str:
         """The text of these parts."""
-        return "".join(self._texts(nodes))
+        before = _WORK.set(self._work)
+        try:
+            return "".join(self._texts(nodes))
+        finally:
+            _WORK.reset(before)
 
     def _texts(self, nodes: tuple[Node, ...]) -> Iterator[str]:
         for node in nodes:
@@ -93,13 +296,20 @@ class Page:
             raise TemplateFault("the template makes too much text")
         return text
 
-    def _step(self) -> None:
-        self._steps += 1
+    def _step(self, steps: int = 1) -> None:
+        self._steps += steps
         if self._steps > MOST_STEPS:
             raise TemplateFault("the template takes too many steps")
 
+    def _work(self, size: int) -> None:
+        self._done += size
+        if self._done > MAX_WORK:
+            raise TemplateFault("the template works on too much")
+
     def _loop(self, node: Loop) -> Iterator[str]:
         over = self.value(node.over)
+        if isinstance(over, dict | list | str):
+            self._step(len(cast("list[object]", over)))
         rows: list[tuple[object, ...]]
         if isinstance(over, dict):
             rows = list(cast("dict[str, object]", over).items())
@@ -116,7 +326,7 @@ class Page:
         if not rows:
             yield from self._texts(node.otherwise)
             return
-        before = dict(self._values)
+        before = {n: self._values[n] for n in (*node.names, "loop") if n in self._values}
         for at, row in enumerate(rows):
             self._values.update(zip(node.names, row, strict=False))
             self._values["loop"] = {
@@ -168,10 +378,8 @@ class Page:
             raise TemplateFault(message) from error
 
     def _handled(self, value: object) -> object:
-        """A value that a filter is given or has made; all of them together are bounded."""
-        self._made += cast("int", FILTERS["length"](value)) or 1
-        if self._made > MOST_MADE:
-            raise TemplateFault("the filters of the template make too much")
+        """A value that a filter is given or has made."""
+        self._work(_length(value) or 1)
         return value
 
     def _joined(self, expression: Joined) -> object:
@@ -180,6 +388,7 @@ class Page:
             decided = _true(left) == (expression.sign == "or")
             return left if decided else self.value(expression.right)
         right = self.value(expression.right)
+        self._work((_length(left) + _length(right)) // _COMPARED_AT_ONCE)
         match expression.sign:
             case "~":
                 return self._counted(shown(left) + shown(right))
@@ -188,6 +397,7 @@ class Page:
             case "!=":
                 return not _same(left, right)
             case "in" if isinstance(right, list):
+                self._work(3 * _length(right))
                 return any(_same(left, item) for item in cast("list[object]", right))
             case "in":
                 return isinstance(right, str | dict) and shown(left) in right
@@ -300,13 +510,13 @@ __all__ = ["MOST", "TemplateFault", "is_template", "names_of", "render"]
 def render(text: str, values: Mapping[str, object]) -> str:
     """The text with its values in place; raises `TemplateFault`. What is not there is empty."""
     with _faults():
-        return Page(dict(values)).write(parse(text))
+        return Page(dict(values)).write(parse(text, FILTERS))
 
 
 def names_of(text: str) -> tuple[str, ...]:
     """The values that a template asks for, in their order; raises `TemplateFault`."""
     with _faults():
-        return tuple(dict.fromkeys(names_in(parse(text))))
+        return tuple(dict.fromkeys(names_in(parse(text, FILTERS))))
 
 
 def is_template(text: str) -> bool:

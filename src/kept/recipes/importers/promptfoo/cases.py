@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, cast
 from kept.errors import Problem, SpecError
 from kept.evaluators.scorers.assertions.python import FILE, file_of
 from kept.evaluators.scorers.assertions.spec import AssertionSpec
-from kept.evaluators.templates.filters import TemplateFault
-from kept.evaluators.templates.render import is_template, names_of, render
+from kept.evaluators.templates.render import TemplateFault, is_template, names_of, render
 from kept.recipes.importers.promptfoo.config import TestSpec
 from kept.recipes.importers.promptfoo.prompts import (
     found_files,

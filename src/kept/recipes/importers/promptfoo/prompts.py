@@ -15,8 +15,7 @@ from typing import NamedTuple, cast
 from kept.core.parsing import parse_json
 from kept.evaluators.runners.model import is_chat
 from kept.evaluators.scorers.assertions.python import FILE
-from kept.evaluators.templates.filters import TemplateFault
-from kept.evaluators.templates.render import names_of
+from kept.evaluators.templates.render import TemplateFault, names_of
 from kept.spec.paths import decoded, glob, near_file
 from kept.spec.source import Source, kind_of
 from kept.spec.yaml import Document, Loc, YamlFault, read_yaml
