@@ -15,7 +15,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,7 +33,7 @@ from kept.settings import install_command, variable, without_login
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.client._transport import TransportStreams
+    from mcp.client import Transport
 
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -133,7 +133,7 @@ class Session:
         finally:
             self._over = True
 
-    def _transport(self) -> "AbstractAsyncContextManager[TransportStreams]":
+    def _transport(self) -> "Transport":
         config = self._config
         if config.transport == "websocket":
             raise ValueError("servers are not spoken to by websocket; most that offer it know http")
@@ -165,7 +165,7 @@ class Session:
         )
 
 
-def _sse(config: McpConfig) -> "AbstractAsyncContextManager[TransportStreams]":
+def _sse(config: McpConfig) -> "Transport":
     from mcp.client.sse import sse_client
 
     def made(headers: Any = None, timeout: Any = None, auth: object = None) -> Any:  # noqa: ANN401 # of the SDK
@@ -175,7 +175,7 @@ def _sse(config: McpConfig) -> "AbstractAsyncContextManager[TransportStreams]":
     return sse_client(config.url, _filled(config.headers), *seconds, httpx_client_factory=made)
 
 
-def _http(config: McpConfig) -> "AbstractAsyncContextManager[TransportStreams]":
+def _http(config: McpConfig) -> "Transport":
 
     from mcp.client.streamable_http import streamable_http_client
 

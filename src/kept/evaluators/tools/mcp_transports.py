@@ -1,7 +1,7 @@
 """MCP transports: server processes over stdio, and bounded responses over HTTP.
 
-The SDK's stdio transport is not used. It joins the parts of a long line repeatedly, so an answer
-of 50 MB blocks a run for minutes. It also passes on more of our environment.
+The SDK's stdio transport is not used (decision 0223): it reads a line of any length, joins its
+parts anew with every part, and does not say how a server ended.
 
 The SDK reads an HTTP answer whole before it can be inspected. Here an answer that is too long is
 cut on arrival and replaced by an error, as over pipes.
@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 import httpx2
 
@@ -27,7 +27,13 @@ from kept.sandbox.process import how_ended
 from kept.settings import child_environment
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.shared.message import SessionMessage
+
+    Heard: TypeAlias = SessionMessage | Exception
+    Streams: TypeAlias = tuple[
+        MemoryObjectReceiveStream[Heard], MemoryObjectSendStream[SessionMessage]
+    ]
 
 
 MOST_LINE = 8 * 1024 * 1024
@@ -71,7 +77,7 @@ class Program:
 
 
 @asynccontextmanager
-async def stdio(program: Program) -> "AsyncGenerator[TransportStreams]":
+async def stdio(program: Program) -> "AsyncGenerator[Streams]":
     """What the SDK speaks to a server by. Raises `OSError` where it cannot be started."""
     import anyio
 
@@ -88,8 +94,8 @@ async def stdio(program: Program) -> "AsyncGenerator[TransportStreams]":
             start_new_session=True,
         )
         watchdog.watch(process.pid)
-        heard, reading = anyio.create_memory_object_stream[Any](0)
-        writing, said = anyio.create_memory_object_stream[Any](0)
+        heard, reading = anyio.create_memory_object_stream["Heard"](0)
+        writing, said = anyio.create_memory_object_stream["SessionMessage"](0)
         tasks = (
             asyncio.create_task(_listen(process, heard, program, errors)),
             asyncio.create_task(_speak(process, said, program)),
@@ -164,7 +170,7 @@ def in_place(asked: bytes | None, words: str) -> bytes:
 
 async def _listen(
     process: asyncio.subprocess.Process,
-    heard: Any,  # noqa: ANN401 # a stream of anyio
+    heard: "MemoryObjectSendStream[Heard]",
     program: Program,
     errors: IO[bytes],
 ) -> None:
@@ -198,7 +204,11 @@ async def _listen(
         program.ended = True
 
 
-async def _speak(process: asyncio.subprocess.Process, said: Any, program: Program) -> None:  # noqa: ANN401 # a stream of anyio
+async def _speak(
+    process: asyncio.subprocess.Process,
+    said: "MemoryObjectReceiveStream[SessionMessage]",
+    program: Program,
+) -> None:
     """Hand on what is said to the server."""
     assert process.stdin is not None
     # a server that is gone is found out by its silence
@@ -234,6 +244,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 MOST_EVENT = 1024 * 1024 - 1024
 """Bytes of one message of the older transport, a little less than its client takes."""
 
+_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
+"""Seconds, as the SDK has them: a server may hold a stream open."""
+
 _DATA = b"data:"
 
 Hook = Callable[[httpx2.Response], Awaitable[None]]
@@ -243,12 +256,12 @@ def client_of(
     headers: Mapping[str, str], timeout: httpx2.Timeout | None = None, most: int = MOST_LINE
 ) -> httpx2.AsyncClient:
     """A client that reads no more of a message than so many bytes."""
-    from mcp.shared._httpx_utils import create_mcp_http_client
-
-    # what is packed may be large when nobody can see it
-    client = create_mcp_http_client({**headers, "Accept-Encoding": "identity"}, timeout)
-    client.event_hooks = {**client.event_hooks, "response": [_bounding(most)]}
-    return client
+    return httpx2.AsyncClient(
+        # what is packed may be large when nobody can see it
+        headers={**headers, "Accept-Encoding": "identity"},
+        timeout=timeout or _TIMEOUT,
+        event_hooks={"response": [_bounding(most)]},
+    )
 
 
 def _bounding(most: int) -> Hook:
