@@ -116,17 +116,17 @@ class Loop:
         hearers = (getattr(sink, "on_rollout", None) for sink in self._sinks)
         self._evaluator.hearers = [hear for hear in hearers if hear is not None]
         self._proposing.remember(state, self._opened)
-        if not state.closed and self._plan.tries_one:
+        if not state.history and self._plan.tries_one:
             self._evaluator.try_one_first()
         if state.next_step == 0:
             self._known.elsewhere |= self._take_up_rollouts(state)
             return
-        self._evaluator.opened(len(state.closed))
+        self._evaluator.opened(len(state.history))
         self._ending = state.given_up
-        self._purse.first_open = len(state.closed)
+        self._purse.first_open = len(state.history)
         till = self._evaluator.attempts.till
         till.dearest = state.dearest
-        elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
+        elsewhere = {state.seed, *(step.candidate for step in state.history if step.candidate)}
         if state.open or self._journal.rollouts_size > state.written:
             elsewhere |= self._take_up_rollouts(state)
         self._known.elsewhere |= elsewhere
@@ -166,7 +166,7 @@ class Loop:
     def _take_up_late(self, state: State) -> None:
         """Count rollouts of closed steps that were stopped later, and that no stop has counted."""
         late = self._journal.cancelled(state.written)
-        of_closed = [row for row in late if row[0] < len(state.closed)]
+        of_closed = [row for row in late if row[0] < len(state.history)]
         for step, job, usage in of_closed[state.late.cancelled :]:
             self._purse.cancel(step, job, usage)
 
@@ -269,17 +269,17 @@ class Loop:
 
     def _dropped(self, step: OpenStep) -> int:
         """How many of a step's edits an earlier step brought in, since they were proposed."""
-        made, closed = step.reply, self.state.closed
+        made, closed = step.reply, self.state.history
         if not isinstance(made, Proposal) or not (made.builds_on and step.rebases):
             return 0
-        there = kept_since(closed, len(self._opened[step.step].closed))
+        there = kept_since(closed, len(self._opened[step.step].history))
         return len(made.edits) - len(edits_without(closed, made, there))
 
     def _finalists(self, step: OpenStep) -> tuple[str, ...]:
         """Who is compared with what a step takes up, where that is in a final; else nobody."""
         if not (step.turn.proves and isinstance(step.reply, Proposal)):
             return ()
-        found = finalists(self._opened[step.step].closed, step.incumbent)
+        found = finalists(self._opened[step.step].history, step.incumbent)
         mine = {member.step for member in found}.issuperset(step.reply.merges)
         return tuple(str(member.candidate) for member in found) if mine else ()
 
