@@ -58,6 +58,13 @@ def test_a_task_without_pass_at_is_scored_and_shows_its_worst_cases(task: Path):
     assert junit_of(task / "report.xml") == (12, 0, [])
 
 
+def test_a_case_is_shown_with_its_score(task: Path):
+    assert kept("eval", ".").code == 0
+    shown = [line.split() for line in kept("show", "last", "0000").stdout.splitlines()]
+    assert ["expected", "ham"] in shown
+    assert ["metric", "score", "0"] in shown
+
+
 @pytest.mark.parametrize(("least", "code"), [("0.6", 1), ("0.5", 0)])
 def test_min_score_sets_exit_code_and_junit(task: Path, least: str, code: int):
     called = kept("eval", ".", "--min-score", least, "-o", "report.xml")

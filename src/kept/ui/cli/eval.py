@@ -458,6 +458,9 @@ def _story(one: "Tested") -> Iterator[str]:
         for tools in one.expected:
             if tools.exchange == n:
                 yield from _said("tools", "as expected" if tools.matched else "not as expected")
+    if one.described:
+        for name, value in one.metrics.items():
+            yield from _said("metric", f"{name} {_score(value)}")
     for finding in one.findings:
         yield from _said("finding", finding)
     if one.failure is not None:
