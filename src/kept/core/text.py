@@ -326,6 +326,13 @@ def count(n: float, one: str, many: str | None = None) -> str:
     return f"{shown} {one if n == 1 else many or one + 's'}"
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """A figure in that many significant digits, and at least the digits before the point."""
+    short = f"{value:.{digits}g}"
+    # 1002.3 is 1002, and not 1e+03
+    return f"{value:.0f}" if "e+" in short and abs(value) < 10**15 else short
+
+
 def are(n: float) -> str:
     """`is` for one, `are` for any other number."""
     return "is" if n == 1 else "are"
