@@ -10,6 +10,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -93,11 +94,8 @@ class WorkerPool:
 
         Raises `OSError` where none can be started, and `ChildEnded`.
         """
-        while self._idle:
-            child = self._idle.pop()
-            if child.alive:
-                return child
-            child.end()
+        if child := self._rested():
+            return child
         child = self._start_child()
         try:
             self._greet(child, await child.ask(None, self._start_seconds))
@@ -131,6 +129,16 @@ class WorkerPool:
         """End the processes that are not at work."""
         while self._idle:
             self._idle.pop().end()
+
+    def _rested(self) -> Child | None:
+        """A process that has nothing to do; not one that ended meanwhile."""
+        with suppress(IndexError):  # none, or another thread took the last one
+            while True:
+                child = self._idle.pop()
+                if child.alive:
+                    return child
+                child.end()
+        return None
 
     def _greet(self, child: Child, line: bytes) -> None:
         about: dict[str, Any] = json.loads(line)
@@ -187,7 +195,7 @@ class BoundedCalls(WorkerPool):
     def call(self, given: Mapping[str, object], seconds: float) -> Any:  # noqa: ANN401 # any JSON
         """The same without an event loop; waits while as many calls are at work as processors."""
         with self._blocking:
-            child = self._idle.pop() if self._idle else self._start_blocking()
+            child = self._rested() or self._start_blocking()
             line = _line({"given": given, "seconds": seconds})
             try:
                 return self._result(child, child.ask_blocking(line, seconds))
