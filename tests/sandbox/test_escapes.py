@@ -19,10 +19,9 @@ UNHELD = {
     *("unhide-in-namespace", "read-holdout-by-path", "read-journal", "hard-link", "network"),
     *("swap-candidate", "huge-memory", "network-of-the-host"),
 }
-if abilities().groups.pids is None:
-    # a process that leaves its group goes on
-    UNHELD |= {"double-fork"}
-BARE = {label: script for label, script in WALLED.items() if label not in UNHELD}
+# without control groups a process that leaves its group goes on
+GOING_ON = set[str]() if abilities().groups.pids else {"double-fork"}
+BARE = {label: script for label, script in WALLED.items() if label not in UNHELD | GOING_ON}
 LIMITS = ("swap-output-file", "swap-output-folder", "huge-folder", "huge-file", "huge-tree")
 KINDS = {
     **dict.fromkeys(LIMITS, "limit crash"),
@@ -96,7 +95,7 @@ def test_what_does_no_harm_is_scored(label: str, walled: Ended):
     assert walled.score(label) == 1
 
 
-@pytest.mark.parametrize("label", [label for label in QUIET if label not in UNHELD])
+@pytest.mark.parametrize("label", [label for label in QUIET if label not in GOING_ON])
 def test_what_does_no_harm_is_scored_without_walls_too(label: str, bare: Ended):
     assert bare.score(label) == 1
 

@@ -397,8 +397,9 @@ class Page:
             case "!=":
                 return not _same(left, right)
             case "in" if isinstance(right, list):
-                self._work(3 * _length(right))
-                return any(_same(left, item) for item in cast("list[object]", right))
+                items = cast("list[object]", right)
+                self._work(3 * len(items))
+                return any(_same(left, item) for item in items)
             case "in":
                 return isinstance(right, str | dict) and shown(left) in right
             case "+" if not (_is_number(left) and _is_number(right)):
