@@ -9,6 +9,7 @@ same data. It can be written as files and read back as a `split_dir`.
 
 import csv
 import hashlib
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -205,17 +206,29 @@ def _after(text: str, at: int) -> int:
 
 def _csv(path: Path) -> Iterator[Row]:
     csv.field_size_limit(FIELD_CHARS)
-    reader = csv.DictReader(_text(path).splitlines(keepends=True), strict=True)
-    begins = 2
+    # not `splitlines`, which also parts at signs that may stand inside a field
+    reader = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
+    problems: list[Problem] = []
+    head: list[str] = []
+    begins, number = 1, 0
     try:
-        for number, row in enumerate(reader, 1):
-            if None in row or None in row.values():
+        for cells in reader:
+            line, begins = begins, reader.line_num + 1
+            if not cells:
+                continue  # an empty line
+            if not head:
+                head = cells
+                continue
+            number += 1
+            if len(cells) == len(head):
+                yield Row(dict(zip(head, cells, strict=True)), path, number, line)
+            else:
                 message = "more or fewer columns than the head has"
-                raise SpecError([Problem(f"{path}:{begins}", "", message)])
-            yield Row(dict(row), path, number, begins)
-            begins = reader.line_num + 1
+                problems.append(Problem(f"{path}:{line}", "", message))
     except csv.Error as error:
-        raise SpecError([Problem(f"{path}:{reader.line_num}", "", f"not CSV: {error}")]) from error
+        fault = Problem(f"{path}:{reader.line_num}", "", f"not CSV: {error}")
+        raise SpecError([*problems, fault]) from error
+    refuse(problems)
 
 
 FOLDERS: Mapping[Split, tuple[str, ...]] = {

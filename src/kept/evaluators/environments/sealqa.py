@@ -34,6 +34,7 @@ from kept.evaluators.environments.base import (
 )
 from kept.evaluators.environments.chat_student import answer_in, quoted
 from kept.evaluators.environments.datasets import Fields, Row, as_items, id_of, rows_in, values
+from kept.evaluators.tools.documents import Unreadable
 from kept.evaluators.tools.web_pages import Pages, page_text, read_page
 
 SYSTEM = """\
@@ -195,8 +196,27 @@ class SealQa(JudgeOptions):
 
     def _files(self, urls: Sequence[str]) -> Mapping[str, bytes]:
         places = [place for url in urls if (place := self._pages().stored(url))][:MOST_PAGES]
-        texts = (page_text(read_page(place))[:MOST_CHARS] for place in places)
-        return {f"pages/{n:02}.txt": text.encode() for n, text in enumerate(texts, 1)}
+        return _Files({f"pages/{n:02}.txt": place for n, place in enumerate(places, 1)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Files(Mapping[str, bytes]):
+    """Stored pages as files for an agent CLI, read when they are asked for."""
+
+    places: Mapping[str, Path]
+
+    def __getitem__(self, path: str) -> bytes:
+        try:
+            text = page_text(read_page(self.places[path]))[:MOST_CHARS]
+        except Unreadable as error:
+            text = f"This page cannot be read: {error}"
+        return text.encode("utf-8", "replace")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
 
 
 class _Asked(OneReply):
