@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import combinations
 from math import ceil
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kept.core.budget import END_PART, MOST_END, EndMoney, rollouts_within
 from kept.core.plan import Plan
@@ -22,7 +22,9 @@ from kept.gates.seed_rules import Strict
 from kept.proposers.merge import Merge
 from kept.proposers.variants import MEASURED, Variants
 from kept.recipes.gate_choice import gate_without_cases, paid_for_runs_alone, usual_call
-from kept.recipes.task.spec import RaceSpec
+
+if TYPE_CHECKING:
+    from kept.recipes.task.spec import RaceSpec
 
 MIN_RACE_CASES = 8
 """Deciding cases without which nothing could be proven for others."""
@@ -43,7 +45,7 @@ CLIMBING = 16
 """Deciding cases from which on a race by signs can tell what helps half of them, without noise."""
 
 
-def race_of(spec: RaceSpec) -> Race:
+def race_of(spec: "RaceSpec") -> Race:
     """The preset that a task names, with the figures that it sets itself."""
     race, said = PRESETS[spec.preset], dict(spec.said)
     screen = replace(race.screen, **said.pop("screen", {}))
