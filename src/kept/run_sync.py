@@ -4,8 +4,8 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from kept.api import Claimed, Compared, Result
@@ -21,7 +21,7 @@ from kept.core.verdict import IDLE, UNMEASURED
 from kept.engine.stop import NOTHING_ANSWERS, no_bounds
 from kept.errors import RunError
 from kept.gates.seed_rules import Strict
-from kept.run import Ended, Watch, resume, start
+from kept.run import Ended, Watch, run_to_end
 from kept.store.home import Home
 from kept.store.overview import journalled_spend
 from kept.store.reader import Run, unmeasured, unmeasured_words
@@ -140,17 +140,12 @@ def _ended(
     plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]
 ) -> tuple[Path, State, StopReason]:
     """Folder and state of a run that came to its end, and what that was."""
-    main = threading.current_thread() is threading.main_thread()
-    try:
-        asyncio.get_running_loop()
-        inside_a_loop = True
-    except RuntimeError:
-        inside_a_loop = False
-    if inside_a_loop:
-        # a notebook, say: the run gets a thread and a loop of its own
-        folder, state = _in_thread(plan, home, name, Watch(sinks))
+    place = home if name is None else home.find_run(name)
+    if _inside_a_loop():
+        folder, state = _in_thread(plan, place, sinks)
     else:
-        folder, state = asyncio.run(_sit(plan, home, name, Watch(sinks, signals=main)))
+        main = threading.current_thread() is threading.main_thread()
+        folder, state = run_to_end(plan, place, Watch(sinks, signals=main))
     stopped = state.stopped
     assert stopped is not None, "a sitting that returns has said why it stopped"
     if stopped.kind == "interrupted":
@@ -168,6 +163,14 @@ def _ended(
     return folder, state, stopped
 
 
+def _inside_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 _MENDS = {
     "metric": "return it by this name, or name another by metric=…",
     "bounds": "pass bounds=(least, greatest) that every value is within",
@@ -175,30 +178,22 @@ _MENDS = {
 """What to do about a measure that cannot be used."""
 
 
-async def _sit(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
-    if name is None:
-        return await start(plan, home, watch)
-    return await resume(plan, home.find_run(name), watch)
+def _in_thread(plan: Plan, place: Home | Path, sinks: tuple[Sink, ...]) -> Ended:
+    """The run in a thread and a loop of its own: in a notebook, say."""
+    stops, work = _Stops(), Future[Ended]()
+    watch = Watch(sinks, on_start=stops.begin)
 
-
-def _in_thread(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
-    done: list[Ended | BaseException] = []
-    stops = _Stops()
-    watch = replace(watch, on_start=stops.begin)
-
-    def work() -> None:
+    def run() -> None:
         try:
-            done.append(asyncio.run(_sit(plan, home, name, watch)))
+            work.set_result(run_to_end(plan, place, watch))
         except BaseException as error:  # noqa: BLE001 # carried over to the caller's thread
-            done.append(error)
+            work.set_exception(error)
 
-    thread = threading.Thread(target=work, name="kept-run")
+    thread = threading.Thread(target=run, name="kept-run")
     with _ctrl_c(stops):
         thread.start()
         thread.join()
-    if isinstance(done[0], BaseException):
-        raise done[0]
-    return done[0]
+    return work.result()
 
 
 class _Stops:

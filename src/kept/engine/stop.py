@@ -10,6 +10,7 @@ A run also stops when candidates or proposers keep failing, or when no proposer 
 """
 
 import asyncio
+import signal
 from collections.abc import Iterable
 from itertools import islice
 from time import monotonic, time
@@ -44,6 +45,16 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Signals that stop a run or a server in good order.
+
+    SIGHUP, which a closing terminal sends, is left alone under `nohup` and where a program that
+    embeds Kept handles it.
+    """
+    hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    return (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangup else []))
 
 
 class Interrupt:

@@ -152,8 +152,8 @@ MAX_DIFF_LINES = 400
 """Lines of one change on the page; `kept diff` has all of them."""
 
 
-def markdown(run: Run) -> str:
-    """The whole report."""
+def markdown(run: Run, told: Summary | None = None) -> str:
+    """The whole report, from the summary of the run where that is at hand."""
     if run.recipe == AGENT_RUN:
         # at use: few runs are one, and it takes longer to import than the rest
         from kept.recipes.agent_run.journal_view import agent_run_report
@@ -161,7 +161,7 @@ def markdown(run: Run) -> str:
         return agent_run_report(run)
     if (sweep := sweep_of(run)) is not None:
         return written(sweep, "markdown")
-    told = summary(run)
+    told = told or summary(run)
     closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
     kept = [(row, closed[row.step]) for row in told.steps if row.kept]
     # one keep alone is the whole change, and stands above
@@ -513,12 +513,12 @@ def is_report_of(run: Run) -> bool:
     return not path.exists() or path.read_bytes() == encoded(markdown(run))
 
 
-def write_report(run: Run) -> str:
+def write_report(run: Run, told: Summary | None = None) -> str:
     """Write the page beside the journal, whole or not at all; the text of it.
 
     A process killed here leaves the old page, and the next report writes a new one.
     """
-    text = markdown(run)
+    text = markdown(run, told)
     path = run.folder / "report.md"
     fresh = path.with_name(f".report.md.{os.getpid()}")
     try:

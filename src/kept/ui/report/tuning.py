@@ -140,9 +140,9 @@ def helper_of(run: Run, who: str) -> str:
 BARS = "▁▂▃▄▅▆▇█"
 
 
-def tuning_report(run: Run, folder: Path) -> str:
+def tuning_report(run: Run, folder: Path, told: Summary | None = None) -> str:
     """The whole page, for the folder that its files lie in."""
-    told, known = summary(run), trials_in(run)
+    told, known = told or summary(run), trials_in(run)
     trials, best = known.rows, made_by(known, run.state.best)
     parts = [
         f"# Optimizer run {run.id}",
