@@ -37,7 +37,7 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
     """Run a plan to its end, or go on with the run of that name."""
     folder, state, stopped = _ended(plan, home, name, sinks)
     # at use: it comes with SQLite
-    from kept.store.run_index import claim_of, measured_on, values
+    from kept.results.summary import claim_of, measured_on, values
 
     with Run(folder) as run:
         best = run.candidate(state.best)

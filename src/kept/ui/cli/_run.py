@@ -4,7 +4,8 @@
 agent runs, refinements and `kept test optimize` bring sessions of their own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,11 @@ from kept.engine.stop import OF_NO_USE, no_bounds
 from kept.errors import KeptError
 from kept.recipes.base import Compiled
 from kept.recipes.registry import compile_spec
+from kept.results.failures import may_pass, measure_is_broken
+from kept.results.race import no_step_left
 from kept.results.summary import Summary, summary
 from kept.run import Ended, Watch, run_to_end, start_command
+from kept.settings import is_set
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.ui.cli import _output
@@ -37,10 +41,9 @@ from kept.ui.cli.compare import compared_text
 from kept.ui.cli.eval import tell_evaluated
 from kept.ui.cli.main import settled
 from kept.ui.report.eval_report import Format
-from kept.ui.report.failures import held_back, may_pass, measure_is_broken
 from kept.ui.report.json import headline
 from kept.ui.report.markdown import write_report
-from kept.ui.report.race import conclusion, no_step_left
+from kept.ui.report.race import conclusion
 
 LIMITS = {
     "iterations": "max_iterations",
@@ -378,3 +381,25 @@ _MENDS: Mapping[str | None, str] = {
     "bounds": "give `objective.bounds` that every score is within, or ",
 }
 """What to do about a measure that cannot be used."""
+
+_NO_NETWORK = re.compile(
+    r"network is unreachable|name or service not known|temporary failure in name resolution"
+    r"|could not resolve host|getaddrinfo|nodename nor servname",
+    re.IGNORECASE,
+)
+_BY_KEPT = re.compile(r"`[\w-]+/[^`]+` (?:answered \d{3}|failed|did not answer)")
+"""Words about a model that Kept asks itself, which has no walls round it."""
+
+_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
+
+
+def held_back(message: str, sandbox: Mapping[str, Any]) -> Iterator[str]:
+    """What to write into the task, where that is what was missing."""
+    if _BY_KEPT.search(message):
+        return
+    if sandbox.get("network") != "on" and _NO_NETWORK.search(message):
+        yield "commands have no network here: `sandbox: {network: on}` in the task opens it"
+    passed = sandbox.get("env") or ()
+    for name in dict.fromkeys(_NAME.findall(message)):
+        if is_set(name) and name not in passed and not name.startswith("KEPT_"):
+            yield f"`{name}` is set here, and commands do not get it: `sandbox: {{env: [{name}]}}`"

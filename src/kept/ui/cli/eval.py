@@ -28,11 +28,11 @@ from kept.ui.cli._output import pairs
 
 if TYPE_CHECKING:
     from kept.recipes.evaluate.compile import Wanted
+    from kept.results.cases import Status, Sweep, Tested
     from kept.ui.cli._run import How
     from kept.ui.report.eval_report import (
         Format,
     )
-    from kept.ui.report.eval_results import Status, Sweep, Tested
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -337,8 +337,8 @@ MAX_COLUMNS = 4
 
 def read_sweep(folder: Path, *, traces: bool = True) -> "Sweep | None":
     """What a run measured; None where it does something else."""
+    from kept.results.cases import sweep_of
     from kept.store.reader import Run
-    from kept.ui.report.eval_results import sweep_of
 
     with Run(folder) as run:
         return sweep_of(run, traces=traces)

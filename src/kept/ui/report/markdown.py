@@ -13,16 +13,18 @@ from kept.core.event import StepClosed
 from kept.core.objective import OWN
 from kept.core.plan import AGENT_RUN
 from kept.core.text import count, encoded, one_line
+from kept.results.cases import sweep_of
 from kept.results.compare import Comparison, comparison_of
+from kept.results.diffs import best_diff, step_diff
+from kept.results.failures import failures, may_pass, measure_is_broken
+from kept.results.length_bias import moves_with_length
+from kept.results.race import leads
 from kept.results.summary import StepLine, Summary, judges, objective_of, scorer_words, summary
 from kept.run import start_command
 from kept.store.candidate_files import write_file
 from kept.store.reader import Run, unmeasured_words
 from kept.ui.report.compare import found_alike, interval, limits, sentences, short
-from kept.ui.report.diffs import best_diff, step_diff
 from kept.ui.report.eval_report import written
-from kept.ui.report.eval_results import sweep_of
-from kept.ui.report.failures import failures, may_pass, measure_is_broken
 from kept.ui.report.format import (
     budget_words,
     cases_words,
@@ -35,8 +37,7 @@ from kept.ui.report.format import (
     spend_words,
     verdict_counts,
 )
-from kept.ui.report.length_bias import moves_with_length
-from kept.ui.report.race import cannot_tell, conclusion, deciding_cases, go_on, leads, questions
+from kept.ui.report.race import cannot_tell, conclusion, deciding_cases, go_on, questions
 
 GATES = {
     "strict": "The gate `strict` compares one evaluation a side: a lucky draw of a noisy evaluator "

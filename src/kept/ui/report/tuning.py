@@ -11,10 +11,10 @@ from kept.core.proposal import DROPPED_CITATIONS, USELESS
 from kept.core.schedules.coordinate import BASELINE, Phase, end_of, phase_of, trials_of
 from kept.core.text import count, one_line
 from kept.recipes.agent_config.outputs.trials import Trial, Trials, candidate_path
+from kept.results.diffs import best_diff
 from kept.results.summary import Summary, summary
 from kept.store.exports import Records
 from kept.store.reader import Run
-from kept.ui.report.diffs import best_diff
 from kept.ui.report.format import duration
 
 Split = Literal["train", "holdout"]
