@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kept.core.budget import Spend, StopReason
 from kept.core.event import RunStarted
 from kept.core.objective import Constraint, Objective, Operator
-from kept.core.plan import SUITE
+from kept.core.plan import COMPARE, SUITE
 from kept.core.proposal import MERGE, ClosedStep, Proposal, Reply
 from kept.core.rollout import Purpose
 from kept.core.schedules.round_robin import OF_THE_RUN
@@ -29,11 +29,13 @@ from kept.core.verdict import (
     VerdictKind,
     word_for,
 )
-from kept.results.compare import Comparison, comparison_of
 from kept.store.overview import journalled_spend
 from kept.store.reader import Run, Unmeasured, unmeasured
 from kept.store.schema import seed_value
 from kept.store.step_index import StepRow
+
+if TYPE_CHECKING:
+    from kept.results.compare import Comparison
 
 
 def scorer_words(fact: object) -> str:
@@ -296,7 +298,7 @@ class Summary:
     """Cases that failed for the seed and for every candidate."""
     lost: int = 0
     """Turns that an outage kept from their answer, and that have had none since."""
-    comparison: Comparison | None = None
+    comparison: "Comparison | None" = None
     """What came of it, where it is one."""
     turns: tuple[Turns, ...] = ()
     """Of each proposer, where there are several."""
@@ -402,9 +404,18 @@ def summary(run: Run) -> Summary:
         unmeasured=unmeasured(run, state),
         lost=len(state.lost),
         turns=turns_of(state),
-        comparison=comparison_of(state, reasons),
+        comparison=_comparison(state, reasons),
         spend=journalled_spend(run.folder, state),
     )
+
+
+def _comparison(state: State, reasons: Mapping[int, str]) -> "Comparison | None":
+    if state.started is None or state.started.recipe != COMPARE:
+        return None
+    # at use: few runs are comparisons
+    from kept.results.compare import comparison_of
+
+    return comparison_of(state, reasons)
 
 
 def _leading(state: State) -> int | None:
