@@ -20,12 +20,11 @@ from kept.core.budget import StopReason
 from kept.core.objective import unusable
 from kept.core.proposal import USELESS, ClosedStep
 from kept.core.rollout import Failure
-from kept.core.schedules.epochs import of_epoch_end
 from kept.core.schedules.round_robin import OF_THE_RUN
 from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.text import count
-from kept.core.turns import MOST_FAILED, NOTHING
+from kept.core.turns import MOST_FAILED, NOTHING, of_epoch_end
 from kept.core.verdict import NOTHING_NEW, UNMEASURED, Verdict
 from kept.engine.rollout import Work
 from kept.gates._common import MIN_COVERAGE
