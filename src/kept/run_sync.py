@@ -62,7 +62,7 @@ def _warnings(plan: Plan, run: Run, figures: Summary) -> Iterator[str]:
 
 def _twice(plan: Plan, state: State) -> Iterator[str]:
     """That proposers said the same again, before their last answer was judged or after it."""
-    turns = [step for step in state.closed if step.turn.proposer not in OF_THE_RUN]
+    turns = [step for step in state.history if step.turn.proposer not in OF_THE_RUN]
     # as the result counts them, so that both speak of the same number
     tried = count(sum(not step.verdict.idle for step in turns), "proposal")
     stale = sum(step.verdict.code == "stale" for step in turns)
@@ -96,7 +96,7 @@ def _advice(proposer: Proposer) -> str:
         return "show the model more train cases (`cases=`), or take another model or fewer steps"
     if isinstance(proposer, FunctionProposer):
         return (
-            "draw by `brief.seed` from more texts than there are turns, or look at `brief.closed`"
+            "draw by `brief.seed` from more texts than there are turns, or look at `brief.history`"
         )
     return "give the model that writes more to see, or take fewer steps"
 
