@@ -28,7 +28,7 @@ class Case:
 
     id: str
     data: object = None
-    """What the evaluator gets: any JSON value, or any object from the Python API."""
+    """Input of the evaluator: any JSON value, or any object from the Python API."""
 
 
 IMPLICIT_CASE = Case("all")
@@ -50,7 +50,7 @@ class Cases:
 
     @property
     def implicit(self) -> bool:
-        """Whether the run has no cases of its own."""
+        """True if the run has no cases of its own."""
         return self.holdout == (IMPLICIT_CASE,)
 
     def of(self, split: Split) -> tuple[Case, ...]:
@@ -79,7 +79,7 @@ class Cases:
 
 
 def fault_in(cases: Cases) -> str | None:
-    """Why a run cannot use these cases; None when it can."""
+    """Reason why a run cannot use these cases; None if it can."""
     if not cases.holdout:
         return "there are no holdout cases, and nothing can be decided without them"
     if cases.implicit:
@@ -94,7 +94,7 @@ def fault_in(cases: Cases) -> str | None:
 
 
 def too_few(cases: Cases) -> str | None:
-    """What to know of cases that leave a single one to decide by; None where there are more."""
+    """Warning about cases that leave a single deciding one; None if there are more."""
     if cases.implicit or len(cases.holdout) != 1:
         return None
     one, others = cases.holdout[0].id, len(cases.train) + len(cases.test)
@@ -378,7 +378,7 @@ MAX_OBJECTS = 10_000
 """Objects that are looked into, each as often as a way leads to it."""
 
 Named = Callable[[object], str]
-"""What stands for a value that is no JSON."""
+"""Maps a value that is no JSON to a name."""
 
 
 def canonical(data: object, named: Named) -> str:
@@ -412,7 +412,7 @@ class _Teller:
     def __init__(self, named: Named) -> None:
         self._named = named
         self._above: set[int] = set()
-        """What we are in, by identities."""
+        """Identities of the containers around the present value, to find cycles."""
         self._objects = 0
         self._depth = 0
         """Objects with fields among what we are in."""

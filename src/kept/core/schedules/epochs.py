@@ -25,7 +25,7 @@ _WAIT = StopReason("iterations", "what is open has to end first")
 
 
 class At(NamedTuple):
-    """Which turn of which epoch; both begin with 1."""
+    """An epoch and a turn in it, both from 1."""
 
     epoch: int
     step: int
@@ -39,7 +39,7 @@ class At(NamedTuple):
 
 
 def edit_cap(curve: Curve, most: int, least: int, step: int, total: int) -> int | None:
-    """How many edits the step may keep, the first being 1; None for any number."""
+    """Most edits that a step may keep; steps count from 1; None for any number."""
     if curve == "autonomous":
         return None
     if total <= 1 or curve == "constant":
@@ -76,7 +76,7 @@ class EpochEnd:
     first: int = 1
     """The epoch that it begins with: who compares epochs needs two of them."""
     races: bool = True
-    """Whether it may change the skill, and so has a share in the chance of error."""
+    """True if it may change the skill, and so shares the risk of error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Epochs:
     """Implements `kept.core.ports.Schedule`."""
 
     cases: int
-    """How many there are to train on."""
+    """Number of train cases."""
     epochs: int
     batch: int
     accumulation: int = 1
@@ -98,7 +98,7 @@ class Epochs:
     taken as it is."""
     ends: tuple[EpochEnd, ...] = ()
     sealed: bool = False
-    """Whether there are test cases to claim by, and this schedule has to see to it."""
+    """True if there are test cases, and this schedule has to ask for the claim."""
     allows_pool: ClassVar[bool] = False
 
     @property
@@ -171,7 +171,7 @@ class Epochs:
         yield from (At(epoch, 0, end.proposer) for end in self.ends if epoch >= end.first)
 
     def _may_overlap(self, last: Turn | None, one: At) -> bool:
-        """Whether a turn may begin while the latest is open: two steps of one epoch may."""
+        """True if a turn may begin while the latest is open: two steps of one epoch may."""
         both = last is not None and (self._at(last).name, one.name) == (STEP, STEP)
         return both and not self.after and last is not None and epoch_of(last.phase) == one.epoch
 
@@ -233,7 +233,7 @@ def _lost(state: State) -> Turn | None:
 
 
 def _away(state: State) -> StopReason | None:
-    """Why no turn may begin: one had no answer when it was given again either.
+    """Reason to begin no turn: the retry of one had no answer either.
 
     What comes behind it builds on it, and would have none as well. A run that is taken up again
     begins with it.
