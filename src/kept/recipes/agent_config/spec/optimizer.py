@@ -20,7 +20,7 @@ from pydantic import Field
 from kept.core.text import count
 from kept.errors import Problem, SpecError
 from kept.gates.sigma import HoldoutPolicy
-from kept.proposers.spec import Choice, choice_faults, range_faults
+from kept.proposers.numeric.component import Choice, choice_faults, range_faults
 from kept.recipes.agent_config.spec.agent import AgentSpec
 from kept.recipes.agent_config.spec.case_files import OPTIMIZER
 from kept.recipes.agent_config.spec.common import Share, Words
