@@ -10,9 +10,9 @@ steps and estimated gains, in standard deviations of one rollout.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from kept.core.artifact import Candidate, Rules
 from kept.core.case import Case, Labels
@@ -265,6 +265,87 @@ class ClosedStep:
     """Where nothing was proposed: what was said instead."""
 
 
+class History(Sequence[ClosedStep]):
+    """Closed steps of a run, oldest first; read-only.
+
+    A step is found by its number: `history[n]` is step n. Iteration in both directions yields one
+    step at a time. Versions share storage, so adding a step to the newest version costs O(1).
+    """
+
+    __slots__ = ("_by_proposer", "_steps")
+
+    def __init__(self, steps: Iterable[ClosedStep] = ()) -> None:
+        self._steps = Log(steps)
+        places: dict[str, list[int]] = {}
+        for place, step in enumerate(self._steps):
+            places.setdefault(step.turn.proposer, []).append(place)
+        self._by_proposer: Mapping[str, Log[int]] = {name: Log(own) for name, own in places.items()}
+
+    def add(self, step: ClosedStep) -> "History":
+        """The history with one more step at its end."""
+        name = step.turn.proposer
+        grown = History.__new__(History)
+        grown._steps = self._steps.add(step)
+        own = self._by_proposer.get(name, _NO_PLACES).add(len(self._steps))
+        grown._by_proposer = {**self._by_proposer, name: own}
+        return grown
+
+    def last(self, n: int) -> list[ClosedStep]:
+        """The newest `n` steps, oldest first; all of them if there are fewer."""
+        return self._steps[max(0, len(self._steps) - n) :]
+
+    def of(self, proposer: str) -> Sequence[ClosedStep]:
+        """Steps of one proposer, oldest first; each is looked up when it is reached."""
+        return _Selection(self._steps, self._by_proposer.get(proposer, _NO_PLACES))
+
+    @overload
+    def __getitem__(self, index: int) -> ClosedStep: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ClosedStep]: ...
+    def __getitem__(self, index: int | slice) -> ClosedStep | list[ClosedStep]:
+        return self._steps[index]
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __iter__(self) -> Iterator[ClosedStep]:
+        return iter(self._steps)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self._steps == other._steps
+
+    def __hash__(self) -> int:
+        return hash(self._steps)
+
+    def __repr__(self) -> str:
+        return f"History({list(self)!r})"
+
+
+class _Selection(Sequence[ClosedStep]):
+    """Some steps of a history, by their places."""
+
+    __slots__ = ("_places", "_steps")
+
+    def __init__(self, steps: Sequence[ClosedStep], places: Sequence[int]) -> None:
+        self._steps = steps
+        self._places = places
+
+    @overload
+    def __getitem__(self, index: int) -> ClosedStep: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ClosedStep]: ...
+    def __getitem__(self, index: int | slice) -> ClosedStep | list[ClosedStep]:
+        if isinstance(index, slice):
+            return [self._steps[place] for place in self._places[index]]
+        return self._steps[self._places[index]]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+_NO_PLACES = Log[int]()
+
+
 @dataclass(frozen=True, slots=True)
 class Parent:
     """A near miss that is given to a proposer to build on."""
@@ -280,7 +361,7 @@ class Brief:
 
     `incumbent` is the candidate to improve on (`.text`, or `["name"]` where it has several texts):
     what leads, or with a `parent` the near miss that is to be built on;
-    `train` are the cases it may look at (`.id`, `.data`), `closed` the steps before this one with
+    `train` are the cases it may look at (`.id`, `.data`), `history` the steps before this one with
     their proposals and verdicts, oldest first. `seed` is for random draws. `answers` hold what a
     proposer asked for by returning an `Ask`: outcomes, and traces with what `evaluate` returned as
     information. `memory` are notes that proposers took, `rules` what an edit may touch.
@@ -291,8 +372,7 @@ class Brief:
     seed: int
     """For random draws: fixed by the run's seed, the phase and the step."""
     incumbent: Candidate
-    closed: Log[ClosedStep]
-    """Oldest first."""
+    history: History
     open: Sequence[Proposal]
     """Proposals of earlier steps that are still being judged; only for proposers that are
     `serial`, because for others it would depend on timing."""

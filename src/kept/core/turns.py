@@ -12,9 +12,17 @@ since, when its proposer has nothing else, or when a run that an outage stopped 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kept.core.containers import Log
 from kept.core.near_misses import judged_whole, kept_since, line_of
-from kept.core.proposal import MERGE, ClosedStep, Pool, Proposal, ProposerFailed, Reply, Turn
+from kept.core.proposal import (
+    MERGE,
+    ClosedStep,
+    History,
+    Pool,
+    Proposal,
+    ProposerFailed,
+    Reply,
+    Turn,
+)
 from kept.core.verdict import UNMEASURED, Verdict
 
 DISCOUNT = 0.5
@@ -56,7 +64,7 @@ NOTHING = Brought()
 
 def with_step(
     brought: Mapping[str, Brought],
-    closed: Log[ClosedStep],
+    history: History,
     step: ClosedStep,
     pools: tuple[Pool, Pool],
 ) -> Mapping[str, Brought]:
@@ -78,18 +86,18 @@ def with_step(
     )
     if step.verdict.code == "near miss":
         pooled = any(miss.step == step.step for miss in pools[1])
-        _count(found, name, int(pooled), pooled * waiting(closed, step), near=1)
+        _count(found, name, int(pooled), pooled * waiting(history, step), near=1)
     kept = step.verdict.outcome == "keep"
     members = step.proposal.merges if step.proposal is not None else ()
     if name == MERGE:
-        there = kept_since(closed, 0)
-        stay = set(_lines(closed, (miss.step for miss in pools[1]), there))
-        gone = set(_lines(closed, members, there)) if kept else set[int]()
-        gone |= set(_lines(closed, (miss.step for miss in pools[0]), there)) - stay
-        for past in (closed[number] for number in sorted(gone)):
-            _count(found, past.turn.proposer, -1, -waiting(closed, past))
+        there = kept_since(history, 0)
+        stay = set(_lines(history, (miss.step for miss in pools[1]), there))
+        gone = set(_lines(history, members, there)) if kept else set[int]()
+        gone |= set(_lines(history, (miss.step for miss in pools[0]), there)) - stay
+        for past in (history[number] for number in sorted(gone)):
+            _count(found, past.turn.proposer, -1, -waiting(history, past))
         if kept:
-            _share(found, closed, sorted(set(_lines(closed, members, there))), gain)
+            _share(found, history, sorted(set(_lines(history, members, there))), gain)
     elif kept:
         _count(found, name, 1, 0.0 if simplifies else gain, keeps=1)
     return found
@@ -100,26 +108,26 @@ def all_asked_again(brought: Mapping[str, Brought]) -> Mapping[str, Brought]:
     return {name: own._replace(in_a_row=0) for name, own in brought.items()}
 
 
-def _lines(closed: Log[ClosedStep], steps: Iterable[int], there: Collection[int]) -> Iterator[int]:
+def _lines(history: History, steps: Iterable[int], there: Collection[int]) -> Iterator[int]:
     """Steps with all that they build on."""
     for step in steps:
-        yield from line_of(closed, step, there)
+        yield from line_of(history, step, there)
 
 
-def waiting(closed: Log[ClosedStep], step: ClosedStep) -> float:
+def waiting(history: History, step: ClosedStep) -> float:
     """What a near miss counts while it waits in the pool; where it builds on another, its part."""
     gain, made = step.verdict.numbers.get("screen_gain", 0.0), step.proposal
     if made is not None and made.builds_on and judged_whole(made, step.reports):
-        gain -= closed[made.builds_on[0]].verdict.numbers.get("screen_gain", 0.0)
+        gain -= history[made.builds_on[0]].verdict.numbers.get("screen_gain", 0.0)
     return DISCOUNT * max(0.0, gain)
 
 
 def _share(
-    found: dict[str, Brought], closed: Log[ClosedStep], members: Sequence[int], gain: float
+    found: dict[str, Brought], history: History, members: Sequence[int], gain: float
 ) -> None:
     """Credit what was kept together to those that it came from, by what each promised."""
-    past = [closed[number] for number in members]
-    promised = [(one.turn.proposer, waiting(closed, one)) for one in past]
+    past = [history[number] for number in members]
+    promised = [(one.turn.proposer, waiting(history, one)) for one in past]
     whole = sum(worth for _, worth in promised)
     for name, worth in promised:
         part = worth / whole if whole else 1 / len(promised)

@@ -58,10 +58,10 @@ class Proposing:
         """Take up replies of earlier sittings that later steps may still want to see."""
         # however wide an earlier sitting was, an open step looks back to its oldest elder at most
         seen = [elder.step for then in opened.values() for elder in then.open]
-        for closed in state.closed[min(seen, default=len(state.closed)) :]:
+        for closed in state.history[min(seen, default=len(state.history)) :]:
             if closed.proposal is not None:
                 self._replies[closed.step] = closed.proposal
-        self._first_open = len(state.closed)
+        self._first_open = len(state.history)
         self._widest = max(self._widest, len(state.open))
         for step in state.open:
             if step.reply is not None:
@@ -97,7 +97,7 @@ class Proposing:
             turn=step.turn,
             seed=derive_seed(self._plan.random_seed, step.turn.phase, number),
             incumbent=self._known.candidate(opened.incumbent),
-            closed=opened.closed,
+            history=opened.history,
             open=open_proposals,
             train=self._plan.cases.train,
             memory=opened.memory,
@@ -109,7 +109,7 @@ class Proposing:
         )
         if step.turn.parent is None:
             return await self._converse(proposer, brief)
-        parent = Parent(opened.closed[step.turn.parent], brief.incumbent)
+        parent = Parent(opened.history[step.turn.parent], brief.incumbent)
         assert parent.step.candidate is not None, "a near miss has a candidate"
         near = self._known.candidate(parent.step.candidate)
         told = await self._converse(proposer, replace(brief, incumbent=near, parent=parent))

@@ -167,7 +167,7 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
             f"{partly.unscored} of {partly.asked} rollouts of the seed failed, and "
             f"`{state.fact('metric')}` has no bounds to count them by: {partly.first_failure}",
         )
-    idle = state.closed[-IDLE:] if verdict.code in NOTHING_NEW else ()
+    idle = state.history.last(IDLE) if verdict.code in NOTHING_NEW else ()
     if len(idle) == IDLE and all(step.verdict.code in NOTHING_NEW for step in idle):
         message = f"{IDLE} steps in a row proposed nothing new: {idle[-1].verdict.reason}"
         return StopReason("nothing left to propose", message)
@@ -194,7 +194,7 @@ def _only_crashed(state: State) -> bool:
     Steps that rolled out nothing, as that of a duplicate, are neither for nor against it.
     """
     crashed = 0
-    for step in state.closed:
+    for step in state.history:
         if step.verdict.code not in UNMEASURED:
             if not _crash(step.verdict):
                 return False
@@ -208,7 +208,7 @@ def _measured(state: State, most: int) -> list[ClosedStep]:
     Others, as that of a proposer without an idea, say nothing of the measure. Asked at every step,
     so it must not look at all of them.
     """
-    newest = (state.closed[n] for n in range(len(state.closed) - 1, -1, -1))
+    newest = reversed(state.history)
     return list(islice((s for s in newest if s.verdict.code not in UNMEASURED), most))
 
 
@@ -232,13 +232,13 @@ def true_end(state: State, reason: StopReason) -> StopReason:
     """
     if reason.resumable or state.keeps or state.best != state.seed:
         return reason
-    if any(step.verdict.code == "better" for step in state.closed):
+    if any(step.verdict.code == "better" for step in state.history):
         return reason
     useless = _useless(state)
     if useless is not None:
         return StopReason("error", f"{OF_NO_USE} ({reason.message}): {useless}")
-    last = state.closed[-1:]
-    if last and all(step.verdict.code == "proposer failed" for step in state.closed):
+    last = state.history.last(1)
+    if last and all(step.verdict.code == "proposer failed" for step in state.history):
         words = f"nothing was proposed ({reason.message}): {last[0].verdict.reason}"
         return StopReason("error", words)
     known = _of_seed(state)
@@ -254,7 +254,7 @@ def _useless(state: State) -> str | None:
 
     What an epoch ends with has nothing to do then, and says nothing for or against it.
     """
-    steps = [step for step in state.closed if not of_epoch_end(step.turn)]
+    steps = [step for step in state.history if not of_epoch_end(step.turn)]
     useless = [step for step in steps if _whose(step)]
     failed = sum(step.verdict.code == "proposer failed" for step in steps)
     if not useless or len(useless) + failed < len(steps):

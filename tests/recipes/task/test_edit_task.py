@@ -118,7 +118,7 @@ def test_a_loop_over_what_a_model_proposes_ends_truly_better(
     assert called.json["spend"]["calls"] == len(server.answered) > STEPS, "some were mended"
     assert (task.parent / "guide.md").read_text() == "a seed\n"
     with Run(folder) as run:
-        verdicts = {closed.verdict.code for closed in run.state.closed}
+        verdicts = {closed.verdict.code for closed in run.state.history}
     assert not verdicts & {"no edits", "proposer failed"}, "what could not be made was mended"
 
 

@@ -11,8 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from kept.core.budget import StopReason
-from kept.core.containers import Log
-from kept.core.proposal import ClosedStep, Turn
+from kept.core.proposal import ClosedStep, History, Turn
 from kept.core.schedules.round_robin import MEASURE
 from kept.core.state import State
 from kept.core.text import count
@@ -97,7 +96,7 @@ class Coordinate:
         at = self._now(state)
         if at is None:
             return self._turn(PhaseAt(1, self.phases[0]), state)
-        if not end_of(at.phase, trials_of(state.closed, at.label)):
+        if not end_of(at.phase, trials_of(state.history, at.label)):
             return self._turn(at, state)
         following = self._after(at, state)
         return following if isinstance(following, StopReason) else self._turn(following, state)
@@ -112,7 +111,7 @@ class Coordinate:
 
     def _now(self, state: State) -> PhaseAt | None:
         """The phase of the latest trial; None before the first."""
-        for step in chain(reversed(state.open), reversed(state.closed)):
+        for step in chain(reversed(state.open), reversed(state.history)):
             cycle = cycle_of(step.turn.phase)
             if cycle:
                 name = phase_of(step.turn.phase)
@@ -123,7 +122,7 @@ class Coordinate:
         place = self.phases.index(at.phase) + 1
         if place < len(self.phases):
             return PhaseAt(at.cycle, self.phases[place])
-        if not _kept_in(state.closed, at.cycle):
+        if not _kept_in(state.history, at.cycle):
             reason = f"nothing was kept in the whole of cycle {at.cycle}"
             return StopReason("converged", reason)
         if at.cycle >= self.max_cycles:
@@ -133,7 +132,7 @@ class Coordinate:
     def _turn(self, at: PhaseAt, state: State) -> Turn:
         name = at.phase.proposer
         had = sum(step.turn.phase == at.label for step in state.open)
-        had += len(trials_of(state.closed, at.label))
+        had += len(trials_of(state.history, at.label))
         axes = at.phase.axes
         # where the last phase of this kind ended is where the next goes on
         past = state.turns.get(name, 0)
@@ -141,10 +140,10 @@ class Coordinate:
         return Turn(name, at.label, had, settings, alone=True)
 
 
-def trials_of(closed: Log[ClosedStep], label: str) -> list[ClosedStep]:
+def trials_of(history: Sequence[ClosedStep], label: str) -> list[ClosedStep]:
     """The closed steps of the latest phase, oldest first, if that is its label."""
     found: list[ClosedStep] = []
-    for step in reversed(closed):
+    for step in reversed(history):
         if step.turn.phase == label:
             found.append(step)
         elif cycle_of(step.turn.phase):
@@ -161,8 +160,8 @@ def is_perfect(state: State, perfect: float) -> bool:
     )
 
 
-def _kept_in(closed: Log[ClosedStep], cycle: int) -> bool:
-    for step in reversed(closed):
+def _kept_in(history: History, cycle: int) -> bool:
+    for step in reversed(history):
         number = cycle_of(step.turn.phase)
         if number and number < cycle:
             return False

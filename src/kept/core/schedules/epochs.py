@@ -218,7 +218,7 @@ def closed_in(closed: Sequence[ClosedStep], epoch: int) -> list[ClosedStep]:
 
 def _met(state: State) -> Iterator[Turn]:
     """The turns of epochs that were given, the newest first."""
-    for steps in (reversed(state.open), reversed(state.closed)):
+    for steps in (reversed(state.open), reversed(state.history)):
         yield from (step.turn for step in steps if epoch_of(step.turn.phase))
 
 
@@ -253,7 +253,7 @@ def _away(state: State) -> StopReason | None:
     begins with it.
     """
     given_up = {one[:2] for one in state.lost if not one.open and not one.due}
-    for step in reversed(state.closed) if given_up else ():
+    for step in reversed(state.history) if given_up else ():
         mine = (step.turn.proposer, step.turn.number)
         if mine not in given_up or not epoch_of(step.turn.phase):
             continue

@@ -142,10 +142,9 @@ def reruns(state: State) -> list[ClosedStep]:
     One that was judged again, because an outage took its readings, is told of once, as it ended.
     """
     found: dict[int, ClosedStep] = {}
-    for step in state.closed:
-        if step.turn.proposer == RERUN:
-            found.pop(step.turn.number, None)
-            found[step.turn.number] = step
+    for step in state.history.of(RERUN):
+        found.pop(step.turn.number, None)
+        found[step.turn.number] = step
     return list(found.values())
 
 

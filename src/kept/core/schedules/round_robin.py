@@ -34,7 +34,7 @@ def choose_parent(state: State, seed: int, waited: int = WAITED) -> int | None:
     ready = tuple(
         miss
         for miss in state.pool
-        if state.closed[miss.step].incumbent == state.incumbent
+        if state.history[miss.step].incumbent == state.incumbent
         and state.next_step - miss.step >= waited
     )
     wins = Counter(
@@ -117,7 +117,7 @@ class Turns:
 
     def next(self, state: State) -> Turn | StopReason:
         """The next one; what an outage kept from its answer is asked again."""
-        told = {step.turn.number for step in state.closed if step.verdict.code != "indecisive"}
+        told = {step.turn.number for step in state.history if step.verdict.code != "indecisive"}
         told |= {step.turn.number for step in state.open}
         for number in range(self.count):
             if number not in told and self.proposer not in state.exhausted:
@@ -187,7 +187,7 @@ class Pooling:
         passes = self._passes(state)
         provable = passes is None or passes >= LEAST_PASSES
         proofs = 1 if self.final else MOST_PROOFS
-        if self.final and (before := handed_on(state.closed, state.pool)) is not None:
+        if self.final and (before := handed_on(state.history, state.pool)) is not None:
             # what it was told to take up is known to the last draw: there is nothing to pay
             return replace(_turn(MERGE, state, proves=True), passes=before.turn.passes)
         if state.pool and (_leads(state) or state.ledger.promotions < proofs):
@@ -278,8 +278,8 @@ def _leads(state: State) -> bool:
 
 def _stuck(state: State) -> bool:
     """Whether the last steps only said what had been said before."""
-    last = range(len(state.closed) - 1, len(state.closed) - 1 - STUCK, -1)
-    return last[-1] >= 0 and all(state.closed[n].verdict.code == "duplicate" for n in last)
+    last = state.history.last(STUCK)
+    return len(last) == STUCK and all(step.verdict.code == "duplicate" for step in last)
 
 
 def _turn(name: str, state: State, *, proves: bool = False) -> Turn:
