@@ -169,11 +169,10 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
 def _runner_facts(task: TaskSpec) -> Mapping[str, object]:
     """What a reader of the run wants to know of its runner; of variables only the names."""
     told = task.runner.model_dump(by_alias=True, exclude={"env", "model"})
-    told["env"] = list(getattr(task.runner, "env", ()))
     for model in RUNNERS.needs(task.runner).models:
         block = model.named or task.models.target
         told["model"] = block.name if block else None
-    return told
+    return {**told, "env": list(getattr(task.runner, "env", ()))}
 
 
 def _default_workers(task: TaskSpec, folder: Path) -> int:
