@@ -29,7 +29,7 @@ from kept.sandbox.command import Command
 from kept.sandbox.workspace import MAX_OUTPUT, Scratch
 from kept.spec.shared_sections import ModelsSpec
 from kept.spec.source import Source
-from kept.spec.validate import SpecModel, said
+from kept.spec.validate import SpecModel, Text, said
 from kept.spec.yaml import Loc
 
 SpecT = TypeVar("SpecT", bound=SpecModel)
@@ -37,6 +37,18 @@ Built = TypeVar("Built")
 
 Read = str | Mapping[str, str]
 """A text that a check read, or several by the path of the artifact that each stands for."""
+
+
+class ComponentSpec(SpecModel):
+    """The spec of a runner or a scorer: derive from it, and add the keys of your own."""
+
+    type: Text
+
+
+class ProposerSpec(SpecModel):
+    """The spec of a proposer: derive from it, and add the keys of your own."""
+
+    kind: Text
 
 
 class ModelBlock(Protocol):
