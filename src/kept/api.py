@@ -370,7 +370,9 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
 
 
 def _shown(value: float | None) -> str:
-    return "no score" if value is None else f"{value:.4g}"
+    from kept.core.text import significant
+
+    return "no score" if value is None else significant(value, 4)
 
 
 def _told(gate: object) -> str:

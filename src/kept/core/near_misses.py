@@ -85,7 +85,7 @@ def kept_since(history: History, first: int) -> set[int]:
 
 
 def edits_without(history: History, proposal: Proposal, there: Collection[int]) -> tuple[Edit, ...]:
-    """What a proposal changes besides what these steps did: an end of its edits."""
+    """Edits of a proposal without those of the steps in `there`: a tail of its edits."""
     own = proposal.edits[proposal.inherited :]
     if not proposal.builds_on or proposal.builds_on[0] in there:
         return own
@@ -95,5 +95,5 @@ def edits_without(history: History, proposal: Proposal, there: Collection[int]) 
 
 
 def judged_whole(proposal: Proposal, reports: Sequence[EditReport]) -> bool:
-    """Whether all of its edits were tried, and not only what it adds to what it builds on."""
+    """True if all of its edits were tried, not only those on top of its base."""
     return len(reports) == len(proposal.edits)

@@ -26,7 +26,7 @@ from kept.core.proposal import (
 from kept.core.verdict import UNMEASURED, Verdict
 
 DISCOUNT = 0.5
-"""What a gain on train cases counts while its near miss waits; nearly half of such is luck."""
+"""Weight of a train gain while its near miss waits; nearly half of such gains are luck."""
 
 MOST_FAILED = 3
 """Proposals in a row that failed, after which whoever made them is asked no more."""
@@ -47,7 +47,7 @@ class Brought(NamedTuple):
     rollouts: int = 0
     usd: float = 0.0
     simplifies: bool = False
-    """Whether it is after less text at no loss, which no gain would show."""
+    """True if it aims at less text at no loss, which no gain would show."""
     failed: int = 0
     """Turns in which nothing could be proposed."""
     in_a_row: int = 0
@@ -55,7 +55,7 @@ class Brought(NamedTuple):
 
     @property
     def out(self) -> bool:
-        """Whether it has failed too often in a row to be asked again."""
+        """True if it has failed too often in a row to be asked again."""
         return self.in_a_row >= MOST_FAILED
 
 
@@ -68,7 +68,7 @@ def with_step(
     step: ClosedStep,
     pools: tuple[Pool, Pool],
 ) -> Mapping[str, Brought]:
-    """What all have brought after one more step; the pools are those before and after it."""
+    """Statistics after one more step; the pools are those before and after it."""
     found = dict(brought)
     name, gain = step.turn.proposer, max(0.0, step.verdict.numbers.get("gain", 0.0))
     mine = found.get(name, NOTHING)
@@ -104,7 +104,7 @@ def with_step(
 
 
 def all_asked_again(brought: Mapping[str, Brought]) -> Mapping[str, Brought]:
-    """What all have brought, where nobody is left out for having failed too often in a row."""
+    """Statistics in which no proposer is excluded for failing too often in a row."""
     return {name: own._replace(in_a_row=0) for name, own in brought.items()}
 
 
@@ -115,7 +115,7 @@ def _lines(history: History, steps: Iterable[int], there: Collection[int]) -> It
 
 
 def waiting(history: History, step: ClosedStep) -> float:
-    """What a near miss counts while it waits in the pool; where it builds on another, its part."""
+    """Value of a near miss that waits in the pool, without the part of what it builds on."""
     gain, made = step.verdict.numbers.get("screen_gain", 0.0), step.proposal
     if made is not None and made.builds_on and judged_whole(made, step.reports):
         gain -= history[made.builds_on[0]].verdict.numbers.get("screen_gain", 0.0)
@@ -147,7 +147,7 @@ def _count(
 
 
 AGAIN = 1
-"""How often a turn is given again: what has no answer then is hardly an outage."""
+"""Retries of a turn: what has no answer after these is hardly an outage."""
 
 
 class Lost(NamedTuple):
@@ -156,20 +156,20 @@ class Lost(NamedTuple):
     proposer: str
     number: int
     ready: bool = False
-    """Whether the outage seems to be over."""
+    """True if the outage seems to be over."""
     again: int = 0
-    """How often it was given again."""
+    """Number of retries so far."""
     open: bool = False
-    """Whether it is being tried."""
+    """True while it is being tried."""
 
     @property
     def due(self) -> bool:
-        """Whether it may be given again."""
+        """True if it may be given again."""
         return not self.open and self.again < AGAIN
 
 
 def opened(lost: tuple[Lost, ...], turn: Turn) -> tuple[Lost, ...]:
-    """What is lost when a turn begins: it may be one of these."""
+    """Turns to retry after a turn has begun, which may be one of them."""
     if not has(lost, turn):
         return lost
     mine = (turn.proposer, turn.number)
@@ -181,7 +181,7 @@ def opened(lost: tuple[Lost, ...], turn: Turn) -> tuple[Lost, ...]:
 def closed(
     lost: tuple[Lost, ...], turn: Turn, reply: Reply | None, verdict: Verdict
 ) -> tuple[Lost, ...]:
-    """What is lost when a turn has come to its end."""
+    """Turns to retry after a turn has ended."""
     if not lost and not _is_lost(turn, reply, verdict):
         return lost
     mine = (turn.proposer, turn.number)
@@ -195,17 +195,17 @@ def closed(
 
 
 def mended(lost: tuple[Lost, ...]) -> tuple[Lost, ...]:
-    """What is lost when somebody takes up a run that had stopped for want of answers."""
+    """Turns to retry when a run is resumed that an outage stopped."""
     return tuple(one._replace(ready=True, again=0) for one in lost)
 
 
 def has(lost: Iterable[Lost], turn: Turn) -> bool:
-    """Whether a turn is one of these."""
+    """True if a turn is one of these."""
     return any(one[:2] == (turn.proposer, turn.number) for one in lost)
 
 
 def due(lost: Iterable[Lost], proposer: str) -> list[Lost]:
-    """What a proposer may be given again, those first that had better be."""
+    """Turns that a proposer may retry, those first whose outage seems over."""
     return sorted((o for o in lost if o.proposer == proposer and o.due), key=lambda o: not o.ready)
 
 

@@ -113,7 +113,7 @@ class Judge:
     async def _measure(
         self, step: OpenStep, reply: Prove | Claim | Measure, state: State
     ) -> Judged:
-        """What leads against the best, the best against the seed, or the seed by itself."""
+        """Compare what leads with the best, or the best with the seed, or measure the seed."""
         gate = self._plan.gate
         if isinstance(reply, Measure) and isinstance(gate, Measuring):
             found = await self._talk(step, gate.measure, (state.seed, state.seed), state)
@@ -170,7 +170,7 @@ class Judge:
         edits: tuple[Edit, ...],
         made_for: str | None,
     ) -> Verdict | None:
-        """Why a candidate is not worth a rollout; None when it may be.
+        """Verdict on a candidate that is not worth a rollout; None if it may be.
 
         `made_for` is the incumbent that the proposal was made for, if another one leads by now.
         """
@@ -352,7 +352,7 @@ class Judge:
     def _outcomes(
         self, id_: str, purpose: Purpose, asked: Asked, challenger: str = ""
     ) -> list[tuple[Pair, Outcome]]:
-        """What came of what was asked; of the challenger, as it counts for it."""
+        """Outcomes of the asked pairs; a challenger's failures count as in `blamed`."""
         found = self._evaluator.outcomes(Ask(id_, asked[id_, purpose], purpose))
         if id_ != challenger:
             return found
@@ -369,7 +369,7 @@ class Judge:
 
 
 def _edits_in_incumbent(step: OpenStep, proposal: Proposal, opened: State, state: State) -> int:
-    """How many edits of a step an earlier step brought into the incumbent since it opened."""
+    """Number of a step's edits that an earlier step brought into the incumbent since it opened."""
     if not (proposal.builds_on and step.rebases):
         return 0
     there = kept_since(state.history, len(opened.history))

@@ -68,7 +68,7 @@ class Loop:
         self._moot: dict[str, int] = {}
         """Rollouts of candidates that were counted as done to no use."""
         self._ending: StopReason | None = None
-        """Why only what is to be done at the end may still begin."""
+        """Reason why only the end of the run may still begin."""
 
     async def run(self) -> State:
         """Go on until there is a reason to stop."""
@@ -200,7 +200,7 @@ class Loop:
         return None
 
     def _next_turn(self) -> Turn | StopReason:
-        """What the schedule wants; where no more may begin, what it wants done at the end."""
+        """Next turn of the schedule; once nothing more may begin, its turns for the end."""
         budget, elapsed = self._plan.budget, self._elapsed()
         stop = self._ending or budget_stop(budget, self.state, elapsed)
         turn = stop or self._plan.schedule.next(self.state)
@@ -213,7 +213,7 @@ class Loop:
         return turn
 
     def _late(self, elapsed: float) -> StopReason | None:
-        """Why no ordinary step may begin, where some time is to be left for the end."""
+        """Reason to begin no ordinary step, to leave time for the end of the run."""
         minutes = self._plan.budget.max_minutes
         if minutes is None or not self._plan.reserve or elapsed < minutes * 60 * MAIN_PART:
             return None
@@ -251,7 +251,7 @@ class Loop:
         return await self._judge.judge(self._step(number), self._opened[number], self.state)
 
     async def _first_verdict(self) -> Judged | StopReason:
-        """What the oldest open step came to, or why the run must stop before it does."""
+        """Verdict of the oldest open step, or the reason to stop before there is one."""
         task = self._tasks[self.state.open[0].step]
         if not task.done():
             await self.interrupt.race(task, self._time_left())
@@ -310,7 +310,7 @@ class Loop:
             self._forget()
 
     def _settle(self, step: OpenStep, candidate: str | None) -> Spend:
-        """What a step used, and how much of it to no use."""
+        """Spend of a step, with its wasted part."""
         tried = set(self._judge.attempts.pop(step.step, ())) - {candidate, self.state.incumbent}
         moot = 0
         for id_ in tried:

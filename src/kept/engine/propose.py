@@ -39,9 +39,9 @@ class Proposing:
         self, plan: Plan, journal: Journal, known: Known, evaluator: Evaluator, clock: Clock
     ) -> None:
         self.till: Till | None = None
-        """Where the money for calls comes from; without it, nothing is asked for."""
+        """Admits paid calls; None if money is not limited."""
         self.stopping: Callable[[], bool] = bool
-        """Whether somebody asked the run to stop; by itself, nobody has."""
+        """Returns True once the run was asked to stop; by default it never is."""
         self._plan = plan
         self._journal = journal
         self._known = known
@@ -118,7 +118,7 @@ class Proposing:
         return replace(told, reply=on_top(parent.step, told.reply))
 
     async def _elders(self, first: int, number: int) -> list[Proposal]:
-        """What the steps before this one proposed, from the first that was open with it."""
+        """Proposals of earlier steps, from the first that was open with this one."""
         replies, found = self._replies, list[Proposal]()
         for elder in range(first, number):
             if elder not in replies and elder >= self._first_open:
@@ -209,7 +209,7 @@ class Proposing:
 
 
 def _without_gold(trace: tuple[TraceItem, ...]) -> tuple[TraceItem, ...]:
-    """What happened, without what should have: who may see that is told it with the case."""
+    """Trace without expected outputs; those who may see them get them with the case."""
     if not any(item.role in (CASE, EXPECTED) for item in trace):
         return trace
     return tuple(item for item in trace if item.role not in (CASE, EXPECTED))

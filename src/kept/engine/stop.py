@@ -63,7 +63,7 @@ class Interrupt:
 
     @property
     def asked(self) -> bool:
-        """Whether anyone asked."""
+        """True once a stop was requested."""
         return self._polite.done()
 
     async def race(self, work: "asyncio.Future[Any]", seconds: float | None = None) -> None:
@@ -100,7 +100,7 @@ TRIALS = 2
 """Rollouts that must show a broken measure, one after the other, before all others are spared."""
 
 NOTHING_ANSWERS = "nothing answers"
-"""How the reason to stop begins."""
+"""Start of the message of an outage."""
 
 LONGEST = 90.0
 """Seconds without any answer after which there will be none."""
@@ -110,7 +110,7 @@ FEWEST = 3
 
 
 class Silence:
-    """How long rollouts have had no answer, one after the other."""
+    """Outage detector: duration and number of rollouts in a row without an answer."""
 
     def __init__(self) -> None:
         self.rollouts = 0
@@ -120,7 +120,7 @@ class Silence:
     def after(
         self, work: Work, failure: Failure | None, others: Iterable[Work] = ()
     ) -> StopReason | None:
-        """Why the run must stop after this rollout, which ended; None while it may go on.
+        """Reason to stop the run after this finished rollout; None while it may go on.
 
         Among the others, one that began before the first that failed may yet have its answer.
         """
@@ -145,11 +145,11 @@ OUTAGE = 3
 """Steps in a row that mean that nothing else will come: undecided or crashed ones."""
 
 OF_NO_USE = "nothing was proposed, so nothing was judged"
-"""How the reason to stop begins, where no reply could be used."""
+"""Start of the message when no reply could be used."""
 
 
 def dead_end(state: State, verdict: Verdict) -> StopReason | None:
-    """Why it makes no sense to go on after this verdict; None while it does."""
+    """Reason to stop after this verdict, because going on makes no sense; else None."""
     seed = state.evaluations.get(state.seed, ())
     tried = _measured(state, OUTAGE) if verdict.code == "indecisive" else []
     if tried and all(step.verdict.code == "indecisive" for step in tried):
@@ -184,12 +184,12 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
 
 
 def _crash(verdict: Verdict) -> bool:
-    """Whether a candidate was rolled out and failed everywhere."""
+    """True if a candidate was rolled out and failed everywhere."""
     return verdict.outcome == "crash" and verdict.code == "judged"
 
 
 def _only_crashed(state: State) -> bool:
-    """Whether as many candidates as need be were rolled out, and not one of them ran.
+    """True if enough candidates were rolled out, and all of them crashed.
 
     Steps that rolled out nothing, as that of a duplicate, are neither for nor against it.
     """
@@ -213,7 +213,7 @@ def _measured(state: State, most: int) -> list[ClosedStep]:
 
 
 def no_bounds(state: State) -> Evaluation | None:
-    """What is known of a seed that runs on some cases only, where a failure has no value.
+    """Evaluation of a seed that fails on some cases, where a failure has no value; else None.
 
     No gate can compare anything with that, so every further step would be undecided, too.
     """
@@ -250,7 +250,7 @@ def true_end(state: State, reason: StopReason) -> StopReason:
 
 
 def _useless(state: State) -> str | None:
-    """How often no reply was of use and why, where nothing else has happened; else None.
+    """Count and reason of unusable replies, if nothing else happened; else None.
 
     What an epoch ends with has nothing to do then, and says nothing for or against it.
     """
@@ -270,7 +270,7 @@ def _whose(step: ClosedStep) -> str:
 
 
 def _of_seed(state: State) -> list[Evaluation]:
-    """What gates compare candidates with."""
+    """Evaluations of the seed that gates compare with."""
     known = state.evaluations.get(state.seed, ())
     compared = ("screen", "decide", "measure")
     found = [evaluation for evaluation in known if evaluation.purpose in compared]

@@ -111,7 +111,7 @@ def test_a_loop_over_what_a_model_proposes_ends_truly_better(
     kind: str, task: Path, server: ModelServer
 ):
     said = ("--set", f"proposers=[{{kind: {kind}}}]") if kind else ()
-    called = kept("loop", str(task), "-q", "--json", *said)
+    called = kept("optimize", str(task), "-q", "--json", *said)
     assert called.code == 0, called.stderr
     folder = Path(called.json["folder"])
     check((folder / "best" / "guide.md").read_text())

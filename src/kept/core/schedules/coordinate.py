@@ -35,11 +35,11 @@ class Phase:
     least: int = 0
     """Trials that it has at any rate: a search must warm up before it can be told to be dry."""
     axes: tuple[str, ...] = ()
-    """What a trial is about, in turn; empty where each is about all of it."""
+    """Axes that trials take in turn; empty if each trial covers all of them."""
 
 
 class PhaseAt(NamedTuple):
-    """Which phase of which cycle, the first being 1."""
+    """A phase and the number of its cycle, from 1."""
 
     cycle: int
     phase: Phase
@@ -62,7 +62,7 @@ def phase_of(label: str) -> str:
 
 
 def end_of(phase: Phase, trials: Sequence[ClosedStep]) -> str:
-    """Why a phase is over, in a word of the seed's; empty while it is not."""
+    """Reason why a phase is over, in a word of seed 001; empty while it is not."""
     if trials and trials[-1].skip is not None and trials[-1].skip.ends:
         return trials[-1].skip.ends
     if trials and trials[-1].skip is not None and trials[-1].skip.exhausted:
@@ -152,7 +152,7 @@ def trials_of(history: Sequence[ClosedStep], label: str) -> list[ClosedStep]:
 
 
 def is_perfect(state: State, perfect: float) -> bool:
-    """Whether the incumbent has the least loss there is, wherever it was measured."""
+    """True if the incumbent has the least possible loss wherever it was measured."""
     known = state.evaluations.get(state.incumbent, ())
     deciding = [e for e in known if e.purpose in ("screen", "decide")]
     return bool(deciding) and all(

@@ -24,7 +24,7 @@ from kept.core.rollout import Job
 from kept.core.schedules.refine import RERUN, iteration_words, iterations_in
 from kept.core.score import Outcome
 from kept.core.state import State
-from kept.core.text import count, one_line
+from kept.core.text import count, one_line, significant
 from kept.settings import dumb_terminal
 from kept.store.run_index import values
 from kept.ui.cli._output import cut_middle
@@ -212,9 +212,12 @@ def case_line(job: Job, outcome: Outcome, state: State) -> str:
     # at use: only a run that measures needs it, and with it comes all of the report
     from kept.ui.report.eval_results import grading_of, tested
 
-    told = tested(job, outcome, (), grading_of(state))
+    grading = grading_of(state)
+    told = tested(job, outcome, (), grading)
     name = told.case if not told.repeat else f"{told.case} #{told.repeat + 1}"
-    scores = "  ".join(f"{n} {v:.4g}" for n, v in told.metrics.items() if n != PASSED)
+    hidden = (PASSED,) if grading.metric_is_pass else ()
+    shown = {name: value for name, value in told.metrics.items() if name not in hidden}
+    scores = "  ".join(f"{name} {significant(value, 4)}" for name, value in shown.items())
     words = one_line(told.why, REASON_WIDTH) if told.why else scores
     return f"{told.status:<8} {name}  {told.seconds:.1f} s  {words}".rstrip()
 
