@@ -46,6 +46,8 @@ from kept.models.ask import ask, ask_within, draw_seed
 from kept.models.client import connect
 from kept.models.providers import ModelConfig
 from kept.models.roles import connect_role
+from kept.recipes.agent_config.spec.tools import ToolSpec
+from kept.recipes.agent_config.tools import Toolbox, ToolComponent
 from kept.sandbox.command import Command, Exit
 from kept.sandbox.workspace import Scratch, Workspace
 from kept.spec.checks import check_asked, check_field, check_fields, check_price, read_prompt
@@ -130,7 +132,10 @@ __all__ = [
     "Tool",
     "ToolAnswer",
     "ToolCall",
+    "ToolComponent",
     "ToolOffer",
+    "ToolSpec",
+    "Toolbox",
     "Turn",
     "TurnOptions",
     "VectorStore",
