@@ -194,10 +194,19 @@ def test_a_metric_that_a_scorer_does_not_emit_is_reported_with_those_that_it_doe
     assert problem.hint == "it emits score, violation_count, tokens"
 
 
+def offer(monkeypatch: pytest.MonkeyPatch, point: EntryPoint) -> None:
+    """Have one entry point be all that packages offer."""
+
+    def points(*, group: str) -> list[EntryPoint]:
+        return [point] if point.group == group else []
+
+    monkeypatch.setattr("kept.spec.components.entry_points", points)
+
+
 def test_a_package_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch):
     registry: Registry[Any] = Registry("kept.scorers", {})
     point = EntryPoint("broken", "no_such_module:Thing", "kept.scorers")
-    monkeypatch.setattr("kept.spec.components.entry_points", lambda group: [point])
+    offer(monkeypatch, point)
     with pytest.raises(ValueError, match=r"`broken` of the package .* cannot be loaded: No module"):
         registry.validate({"type": "broken"})
 
@@ -205,7 +214,7 @@ def test_a_package_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatc
 def test_a_class_that_is_no_component_is_named(monkeypatch: pytest.MonkeyPatch):
     registry: Registry[Any] = Registry("kept.scorers", {})
     point = EntryPoint("odd", "fractions:Fraction", "kept.scorers")
-    monkeypatch.setattr("kept.spec.components.entry_points", lambda group: [point])
+    offer(monkeypatch, point)
     with pytest.raises(ValueError, match=r"`fractions:Fraction` .* is no component"):
         registry.validate({"type": "odd"})
 
@@ -215,7 +224,7 @@ def test_a_package_cannot_take_a_name_of_kept(monkeypatch: pytest.MonkeyPatch):
         "kept.scorers", {"rules": "kept.evaluators.scorers.rules:RulesComponent"}
     )
     point = EntryPoint("rules", "fractions:Fraction", "kept.scorers")
-    monkeypatch.setattr("kept.spec.components.entry_points", lambda group: [point])
+    offer(monkeypatch, point)
     assert registry.names == ["rules"]
     assert type(registry.get("rules")).__name__ == "RulesComponent"
 
