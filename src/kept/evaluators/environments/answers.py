@@ -17,7 +17,9 @@ from kept.evaluators.environments.chat_student import boxed, quoted
 _WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf|rm)\s*\{([^{}]*)\}")
 _LETTER = re.compile(r"\(?\s*([A-Z])\s*[.):]*", re.IGNORECASE)
 _LEADING = re.compile(r"(?:\(\s*([A-Z])\s*\)|([A-Z])\s*[.):])\s*\S", re.IGNORECASE)
-_NAMED = re.compile(r"(?:the\s+)?(?:choice|option|answer)\s*(?:is\b)?\s*:?\s*(.+)", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?:the\s+)?(?:choice|option|answer)\s*+(?:is\b)?+\s*+:?+\s*+(.+)", re.IGNORECASE
+)
 _BETWEEN = re.compile(r"[\s,;&+/]+|\band\b", re.IGNORECASE)
 _SIGNS = "$*`\"' \t\r\n"
 

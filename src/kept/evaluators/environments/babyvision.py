@@ -72,6 +72,7 @@ NAMES = {
 MOST = len(ascii_uppercase)
 """Choices of a question."""
 
+_END = "<|end_of_box|>"
 _TOKENS = re.compile(r"<\|begin_of_box\|>(.*?)<\|end_of_box\|>", re.DOTALL)
 _SIGN = re.compile(r"\s*([,;:=()\[\]{}])\s*")
 
@@ -212,7 +213,9 @@ def boxed_answer(text: str) -> str | Failure:
     """The text in the last box; a reply without one cannot be read."""
     inner = boxed(text)
     if inner is None:
-        marked = _TOKENS.findall(text)
+        # behind the last end, each beginning would be searched for its end in vain
+        ends = text.rfind(_END) + len(_END) if _END in text else 0
+        marked = _TOKENS.findall(text, 0, ends)
         inner = marked[-1].strip() if marked else None
     if inner is None:
         return Failure("parse", "candidate", "there is no \\boxed{...} in the reply")

@@ -52,7 +52,7 @@ Your answer:"""
 
 FILES = "qa_*_final.json"
 
-_BOXED = re.compile(r"\\boxed\{\s*(?:\\text\{)?\s*\(?([A-Za-z])\)?")
+_BOXED = re.compile(r"\\boxed\{\s*+(?:\\text\{)?+\s*+\(?([A-Za-z])\)?")
 _SAID = re.compile(r"answer\s+is:?\s*\**\(?([A-Z])\b", re.IGNORECASE)
 _MARKED = re.compile(r"answer\s*:\s*\**\(?([A-Z])\b", re.IGNORECASE)
 _LETTER = re.compile(r"\b([A-Z])\b")

@@ -54,7 +54,7 @@ _OPTION = re.compile(r"\s*(?:\(\s*([A-Z])\s*\)|([A-Z])\s*[.):])\s*(.*)", re.DOTA
 _LETTER = re.compile(r"\W*[A-Z]\W*", re.IGNORECASE)
 _BRACKETS = re.compile(r"\banswer\s*\[([^\[\]]*)\]", re.IGNORECASE)
 _SAID = tuple(
-    re.compile(rf"\b{words}[ \t]*:?[ \t]*(\S.*)", re.IGNORECASE)
+    re.compile(rf"\b{words}[ \t]*+:?+[ \t]*+(\S.*)", re.IGNORECASE)
     for words in (r"final answer\s+is", r"the answer\s+is", r"answer[ \t]*:")
 )
 _WORD = re.compile(r"(?<![\w.])[-+]?\d+(?:[.,:/]\d+)*%?|[^\W_]+")

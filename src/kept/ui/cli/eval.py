@@ -5,14 +5,14 @@ The output lists failed cases with reasons, then totals.
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from kept.core.text import count, one_line
-from kept.errors import SetupError, SpecError
+from kept.errors import SetupError
 from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
@@ -215,26 +215,19 @@ def _refuse_words(words: tuple[str, ...], named: Named) -> None:
 def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "EvalOptions") -> int:
     """Measure the skill of a config, and tell what came of it."""
     from kept.evaluators.environments.registry import option_names
-    from kept.recipes.skill.config_keys import flags_of, override
+    from kept.recipes.skill.config_keys import flags_of
     from kept.recipes.skill.measure import compile_measure
     from kept.store.home import Home
     from kept.ui.cli._open_run import open_run
     from kept.ui.cli._run import resume_run, start_run, told_warnings
 
     flags = flags_of(words, ("skill", "split", "resume", "output_json"), option_names)
+    if named.skill:
+        flags.add("--skill", "env.skill_init", named.skill)
     overrides = [*flags.found, *given.settings]
-    skill = override("env.skill_init", named.skill) if named.skill else None
-    overrides += [skill] if skill else []
     wanted, problems = given.wanted(named.split, named.document), flags.problems
-    try:
+    with flags.as_typed():
         made = compile_measure(path, wanted, overrides, workers=given.workers, problems=problems)
-    except SpecError as error:
-        # the flag as it was typed, not the key that it stands for
-        said = [
-            replace(one, where="--skill", path=f"{named.skill}") if one.where == skill else one
-            for one in error.problems
-        ]
-        raise SpecError(said) from error
     plan = told_warnings(made)
     if named.past is None:
         code = start_run(plan, Home.find(Path.cwd()), given.how())

@@ -56,7 +56,8 @@ def train(
 
     name, words = config_of(name, words)
     given = flags_of(words, options=option_names)
-    made = compile_skill(find_config(name), given.found, problems=given.problems)
+    with given.as_typed():
+        made = compile_skill(find_config(name), given.found, problems=given.problems)
     plan = told_warnings(made)
     if dry_run:
         rows = outline_rows(plan)

@@ -156,7 +156,8 @@ async def evaluate(
     if isinstance(ended, Failure):
         # the disk was filled, say: tests that do so have failed
         return ended if ended.blame != "candidate" else _unresolved(instance, ended.message)
-    return _evaluation(instance, ended, seconds)
+    # a log of millions of lines takes a while to read
+    return await asyncio.to_thread(_evaluation, instance, ended, seconds)
 
 
 async def why_useless(instance: Instance, testbed: Testbed, seconds: float) -> str | Failure:
