@@ -9,7 +9,9 @@ import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
+
+from pydantic import AfterValidator
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
@@ -19,10 +21,13 @@ from kept.core.score import Score
 from kept.core.text import count
 from kept.evaluators.scorers.command import Fields, read_score
 from kept.evaluators.workers.pool import FunctionPool
-from kept.sandbox.command import TIMEOUT
+from kept.sandbox.command import TIMEOUT, Command
 from kept.sandbox.worker import Child, ChildEnded, Room, start_apart, start_confined
 from kept.sandbox.worker_pool import WORKER, worker_command
 from kept.settings import child_environment
+from kept.spec.components import BuildContext, CheckContext, Component, Needs
+from kept.spec.shared_sections import SandboxSpec
+from kept.spec.validate import Seconds, SpecModel, Text, section
 
 _HANDLER = Path(__file__).parents[1] / "workers" / "function_handler.py"
 
@@ -115,3 +120,43 @@ def problem_with(function: Function) -> str | None:
     finally:
         child.end()
     return hello.get("problem")
+
+
+def _is_function(text: str) -> str:
+    module, _, name = text.partition(":")
+    dotted = (*module.split("."), *name.split("."))
+    if not all(part.isidentifier() for part in dotted):
+        raise ValueError(f"`{text}` is not a function; write `module:function`")
+    return text
+
+
+class PythonScorerSpec(SpecModel):
+    """A function that returns the score."""
+
+    type: Literal["python"]
+    function: Annotated[Text, AfterValidator(_is_function)]
+    timeout_seconds: Seconds = TIMEOUT
+
+
+class PythonScorerComponent(Component[PythonScorerSpec, PythonScorer]):
+    """A function that returns the score."""
+
+    Spec = PythonScorerSpec
+
+    def check(self, spec: PythonScorerSpec, context: CheckContext) -> None:
+        """Report a function that cannot be imported."""
+        sandbox = section(context.source, ("sandbox",), SandboxSpec) or SandboxSpec()
+        function = Function(spec.function, context.folder, spec.timeout_seconds, sandbox.env)
+        problem = problem_with(function)
+        if problem is not None:
+            context.report("function", problem)
+
+    def build(self, spec: PythonScorerSpec, context: BuildContext) -> PythonScorer:
+        """The function, which sees as much of the environment as a command would."""
+        passed_on = context.sandbox.scorer(Command("true", context.folder)).passed_on
+        function = Function(spec.function, context.folder, spec.timeout_seconds, passed_on)
+        return PythonScorer(function, context.metric)
+
+    def needs(self, spec: PythonScorerSpec) -> Needs:
+        """The function and its time."""
+        return Needs(commands=(spec.function,), worst_seconds=spec.timeout_seconds)
