@@ -102,7 +102,7 @@ def repair_run(folder: Path) -> list[str]:
         if any(one.severity != "ok" for one in _indexes(folder, spine, locked=True)) or done:
             for name in (INDEX, "blobs.idx"):
                 (folder / name).unlink(missing_ok=True)
-        if any(_best(folder, spine)):
+        if any(_best(folder, _read_spine(folder))):  # of the journal as it is now
             done.append(_write_best(folder))
         return done
     finally:

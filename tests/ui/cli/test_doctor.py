@@ -232,6 +232,7 @@ def test_what_a_repair_made_good_is_no_problem_any_more(run: Path):
     change(run / "blobs.pack", b"good good\ngood", b"gold good\ngood")  # of the best candidate
     called = kept("doctor", "last", "--repair")
     assert "repaired: moved the last" in called.stdout
+    assert "best: problem" not in called.stdout
     assert kept("resume", "last").code == 0
     called = kept("doctor", "last")
     assert called.code == 0, called.stdout
