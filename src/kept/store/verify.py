@@ -37,6 +37,7 @@ Severity = Literal["ok", "warning", "problem"]
 COPY = "restore the file from a copy"
 REPAIR = f"{COPY}; or `kept doctor RUN --repair`, then `kept resume RUN`"
 MOVED_ASIDE = "`kept resume RUN` moves it aside"
+NOT_NEEDED = f"{COPY}; the run goes on without it"
 READABLE = "nothing to do: it can be read"
 UNUSED = "nothing to do: no command reads it"
 REBUILT = "nothing to do: it is not used, and `kept resume` writes it again"
@@ -300,7 +301,7 @@ def _pack(folder: Path, spine: _Spine, steps: _Steps) -> Iterator[Damage]:
                 yield Damage(pack.path.name, "warning", f"{what}, nothing refers to it", UNUSED)
             else:
                 repairable = any(key in one.what for one in lost)
-                yield Damage(pack.path.name, "problem", what, REPAIR if repairable else COPY)
+                yield Damage(pack.path.name, "problem", what, REPAIR if repairable else NOT_NEEDED)
         yield from lost
 
 
