@@ -8,8 +8,10 @@ small to be proven alone is a near miss: several of them are put together and ra
 """
 
 from dataclasses import dataclass, field, replace
-from math import ceil, exp, log
-from typing import ClassVar
+from functools import lru_cache
+from math import ceil, exp, log, sqrt
+from statistics import NormalDist
+from typing import ClassVar, NamedTuple
 
 from kept.core.alpha import left, level
 from kept.core.proposal import Ask
@@ -49,7 +51,6 @@ from kept.gates._statistics import (
     risk_of,
     sign_test,
 )
-from kept.gates.expected_cost import proof_passes, raced, screened
 from kept.gates.final import Final, Level
 from kept.gates.screen import Screen
 from kept.gates.simplify import Simplify
@@ -80,12 +81,12 @@ class Race:
     """A promotion ends when what it has seen would be this likely if there were no gain."""
     claim_passes: int = 3
     pool_goal: float = 1.25
-    """What near misses must be worth together to be raced, in standard deviations of one draw."""
+    """Sum of estimates at which near misses are raced together, in rollout standard deviations."""
     pool_most: int = 20
-    """How many of them are raced whatever they are worth."""
+    """Number of near misses that are raced whatever their estimates are."""
     name: str = "race"
     fixed: ClassVar[bool] = False
-    """Whether the deciding cases are all that is asked about, as of a `FixedRace`."""
+    """True if the question is about the deciding cases only, as in a `FixedRace`."""
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
         """Screen it, then race it; one that was screened before is raced at once.
@@ -108,7 +109,7 @@ class Race:
         return self._race_for_best(view) if view.proves else self._race(view)
 
     def _costs_less(self, view: View, told: Verdict | tuple[Ask, ...]) -> bool:
-        """Whether what the screen drops for no gain is worth a race for its tie-breakers.
+        """True if a proposal without a gain in the screen is worth a race for its tie-breakers.
 
         No more is asked of train cases after that, so that the screen says the same at every look.
         """
@@ -121,7 +122,7 @@ class Race:
         return found is not None and found.better
 
     def _level(self, view: View) -> Level:
-        """What a final may risk: all there is, for it is the only proof of its run.
+        """Error budget of a final: all of it, because a final is the only proof of its run.
 
         Every alternative that entered has its share.
         """
@@ -190,15 +191,15 @@ class Race:
         return None
 
     def _holds(self, view: View, risk: float) -> bool:
-        """Whether what the bets have won is enough for a keep."""
+        """True if the evidence is enough for a keep; subclasses add conditions."""
         return True
 
     def _ends(self, view: View, size: int, risk: float) -> bool:
-        """Whether there are no more draws to come."""
+        """True if no more rollouts may follow."""
         return size >= self.most * len(view.holdout)
 
     def _without_noise(self, view: View, numbers: dict[str, float]) -> Verdict | None:
-        """Where every repeat says the same, more of them would show nothing: cases are compared.
+        """Compare cases by a sign test, where repeats always agree and more would show nothing.
 
         A gain on these cases is then a fact; the question is whether it is more than a few lucky
         cases. It is asked at the level of this race, so that it holds too where only challengers
@@ -226,7 +227,7 @@ class Race:
         return replace(told, outcome="keep", code="judged")
 
     def _hopeless(self, shown: Gains) -> bool:
-        """Whether the gain that is looked for has become unlikely."""
+        """True if the gain that the race looks for has become unlikely."""
         noise = shown.spread**2 * (1 / shown.answers[0] + 1 / shown.answers[1])
         if noise == 0:
             return shown.mean <= 0
@@ -302,7 +303,7 @@ class Race:
         return asks or measured(view)
 
     def prove(self, view: View) -> Verdict | tuple[Ask, ...]:
-        """Whether the incumbent (here the challenger) is better than the best for new cases."""
+        """Test whether the incumbent (here the challenger) beats the best on new cases."""
         if view.passes is not None and view.passes < max(self.promote_passes):
             return self.ending(view.passes, self.claim_passes).prove(view)
         cases, tenure = shuffled(view.holdout), view.ledger.promotions
@@ -363,3 +364,102 @@ PRESETS = {
         simplify=Simplify(alpha=0.02, most=40),
     ),
 }
+
+
+# Expected cost of a race in which no proposal is better: most are dropped after a few draws. By
+# normal theory, with noise as large from draw to draw as from case to case, on a fixed grid of
+# points in place of chance. It is shown before a run; no verdict depends on it.
+
+POINTS = 256
+"""Courses that are followed; more of them move no figure by a twentieth."""
+
+_NORMAL = NormalDist()
+
+
+class Screened(NamedTuple):
+    """Expected fate of a proposal that is exactly as good as the incumbent."""
+
+    draws: float
+    """Of the proposal, on average."""
+    share: float
+    """Share of proposals that pass."""
+    shown: float
+    """The mean gain that these seem to have, in standard deviations of one draw."""
+
+
+@lru_cache(maxsize=64)
+def screened(steps: tuple[tuple[int, float], ...], bar: int) -> Screened:
+    """By the gain that must be shown after so many draws, against so many of the incumbent."""
+    draws, through, shown = 0, 0, 0.0
+    for off, *luck in _courses(1 + len(steps)):
+        total, at, gain = 0.0, 0, 0.0
+        for (size, floor), step in zip(steps, luck, strict=True):
+            total += step * sqrt(size - at)
+            at, gain = size, total / size - off / sqrt(bar)
+            if gain < floor:
+                break
+        else:
+            through, shown = through + 1, shown + gain
+        draws += at
+    return Screened(draws / POINTS, through / POINTS, shown / max(1, through))
+
+
+class Raced(NamedTuple):
+    """Draws of each side on average, until a race sees that there is nothing in it."""
+
+    challenger: float
+    incumbent: float
+
+
+@lru_cache(maxsize=64)
+def raced(cases: int, most: int, aim: float, patience: float) -> Raced:
+    """On so many deciding cases, in so many passes at most."""
+    sizes = looks(cases, most)
+    bars = [size if size < cases else max(size, min(2, most) * cases) for size in sizes]
+    sums = [0, 0]
+    for luck in _courses(2 * len(sizes)):
+        new, old, at, bar = 0.0, 0.0, 0, 0
+        for n, (size, wide) in enumerate(zip(sizes, bars, strict=True)):
+            new += luck[2 * n] * sqrt(size - at)
+            old += luck[2 * n + 1] * sqrt(max(0, wide - bar))
+            at, bar = size, max(bar, wide)
+            gain = new / at - old / bar
+            if (gain * aim - aim * aim / 2) / (1 / at + 1 / bar) < -patience:
+                break
+        sums = [sums[0] + at, sums[1] + bar]
+    return Raced(sums[0] / POINTS, sums[1] / POINTS)
+
+
+@lru_cache(maxsize=64)
+def proof_passes(passes: tuple[int, ...], doubt: float) -> float:
+    """Passes of each side until a proof sees that there is nothing to prove."""
+    enough, total = -_NORMAL.inv_cdf(doubt), 0
+    for luck in _courses(len(passes)):
+        sums, at = 0.0, 0
+        for size, step in zip(passes, luck, strict=True):
+            sums += step * sqrt(size - at)
+            at = size
+            if sums / sqrt(at) < enough:
+                break
+        total += at
+    return total / POINTS
+
+
+@lru_cache(maxsize=64)
+def _courses(steps: int) -> tuple[tuple[float, ...], ...]:
+    """Steps of chance, evenly spread: multiples of roots of primes, without the whole part."""
+    roots = [sqrt(prime) for prime in _primes(steps)]
+    return tuple(
+        tuple(_NORMAL.inv_cdf((n * root + 0.5) % 1 or 0.5) for root in roots)
+        for n in range(1, POINTS + 1)
+    )
+
+
+def _primes(most: int) -> list[int]:
+    found: list[int] = []
+    n = 2
+    while len(found) < most:
+        if all(n % prime for prime in found):
+            found.append(n)
+        n += 1
+    return found

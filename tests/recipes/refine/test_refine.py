@@ -17,16 +17,16 @@ from kept.orchestrator.run_folder.write import Layout, write_run
 from kept.orchestrator.toolkit import own_prompts
 from kept.recipes.refine.compile import compile_refine
 from kept.recipes.refine.request import Refinement
+from kept.results.diffs import step_diff
 from kept.results.summary import summary
 from kept.run import check_drift, inputs_of
 from kept.sandbox.capabilities import abilities
 from kept.store.overview import Glance
 from kept.store.reader import Run
-from kept.ui.report.diffs import step_diff
 from kept.ui.report.format import verdict_counts
 from tests.orchestrator.play import use, write
-from tests.orchestrator.rundir.made import RUN, perfect_run, real_run, synthetic_run
-from tests.orchestrator.rundir.test_write import made
+from tests.orchestrator.run_folder.made import RUN, perfect_run, real_run, synthetic_run
+from tests.orchestrator.run_folder.test_write import made
 from tests.recipes.refine.world import TASK, Attempted, World, scores, world
 
 
@@ -214,7 +214,7 @@ def test_a_step_is_judged_against_the_run_that_it_started_from(tmp_path: Path):
     kept_file = Attempted(0.8, better.text, first=[write("output/extra.md", "# Extra\n\nMore.\n")])
     it = world(tmp_path, kept_file, worse, third)
     run = Run(it.start().folder)
-    first, second, last = run.state.closed
+    first, second, last = run.state.history
     assert [step.verdict.word for step in (first, second, last)] == ["keep", "discard", "keep"]
     assert [step.incumbent for step in (second, last)] == [first.candidate] * 2
     # the change is that of the deliverable: from what it started from, with what is no longer there
@@ -231,7 +231,7 @@ def test_a_step_is_judged_against_the_run_that_it_started_from(tmp_path: Path):
 def test_from_last_is_judged_against_the_last_and_only_gains_are_kept(tmp_path: Path):
     it = world(tmp_path, *scores(0.8, 0.6, 0.7), from_last=True)
     run = Run(it.start().folder)
-    first, second, last = run.state.closed
+    first, second, last = run.state.history
     assert [step.verdict.word for step in (first, second, last)] == ["keep", "followed", "followed"]
     assert (second.incumbent, last.incumbent) == (first.candidate, second.candidate)
     told = summary(run)

@@ -17,13 +17,13 @@ from kept.core.ports import Gate
 from kept.errors import SpecError
 from kept.proposers.llm import ModelProposer
 from kept.recipes.task.compile import compile_task
+from kept.results.steps import step_detail
 from kept.run import inputs_of, start
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import AcceptAll, Pool, RejectAll
 from kept.testing.server import ModelServer, Seen
 from kept.ui.cli._render import step_text
-from kept.ui.report.step import step_detail
 from tests.recipes.cutting import check_every_cut
 from tests.sampling import some_or_all
 from tests.ui.cli.tasks import kept
@@ -111,14 +111,14 @@ def test_a_loop_over_what_a_model_proposes_ends_truly_better(
     kind: str, task: Path, server: ModelServer
 ):
     said = ("--set", f"proposers=[{{kind: {kind}}}]") if kind else ()
-    called = kept("loop", str(task), "-q", "--json", *said)
+    called = kept("optimize", str(task), "-q", "--json", *said)
     assert called.code == 0, called.stderr
     folder = Path(called.json["folder"])
     check((folder / "best" / "guide.md").read_text())
     assert called.json["spend"]["calls"] == len(server.answered) > STEPS, "some were mended"
     assert (task.parent / "guide.md").read_text() == "a seed\n"
     with Run(folder) as run:
-        verdicts = {closed.verdict.code for closed in run.state.closed}
+        verdicts = {closed.verdict.code for closed in run.state.history}
     assert not verdicts & {"no edits", "proposer failed"}, "what could not be made was mended"
 
 

@@ -13,10 +13,10 @@ from kept.core.artifact import Candidate
 from kept.core.state import State
 from kept.errors import SetupError
 from kept.recipes.registry import compile_spec
+from kept.results.summary import values
 from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run
-from kept.store.run_index import values
 from kept.ui.demo import copy_demo
 
 
@@ -98,7 +98,7 @@ def test_the_demo_shows_keeps_discards_and_a_crash(ended: tuple[Path, Path, Stat
     _, folder, state = ended
     steps = {
         (step.proposal.why if step.proposal else "").rpartition("/")[2]: step.verdict
-        for step in state.closed
+        for step in state.history
     }
     del steps[""]
     assert {name: verdict.outcome for name, verdict in steps.items()} == {

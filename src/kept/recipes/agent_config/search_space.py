@@ -9,11 +9,12 @@ proportion. With two, the third is the rest. All three cannot have axes.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from kept.core.artifact import Locator, Value
+from kept.core.untyped import is_list
 from kept.models.providers import REFERENCE
 from kept.proposers.numeric.space import Axis, Choices, Numbers, Point, Rest, Space
 from kept.proposers.text_units import TextAxis
@@ -25,10 +26,9 @@ from kept.recipes.agent_config.spec.optimizer import (
     TextualAxisSpec,
 )
 from kept.recipes.agent_config.spec.read import ReadAgent
-from kept.recipes.agent_config.spec.tools import HierarchicalDocumentToolSpec
+from kept.recipes.agent_config.spec.tools import WEIGHTS, HierarchicalDocumentToolSpec
 from kept.recipes.agent_config.tunable import (
     UNSET,
-    WEIGHTS,
     Found,
     is_whole,
     look,
@@ -67,7 +67,7 @@ def rests_of(read: ReadAgent, rows: Sequence[Weighed]) -> tuple[Rest, ...] | Non
 def _rest(read: ReadAgent, rows: Sequence[Weighed], group: list[int]) -> Rest | None:
     first = rows[group[0]]
     tool = read.agent.spec.tools[int(first.loc[1])]
-    assert isinstance(tool, HierarchicalDocumentToolSpec)
+    assert isinstance(tool, HierarchicalDocumentToolSpec)  # the only one with weights
     keys = [str(rows[at].loc[-1]) for at in group]
     others = [key for key in WEIGHTS if key not in keys]
     now = [float(getattr(tool, key)) for key in others]
@@ -278,7 +278,7 @@ def axes_of(read: ReadAgent, spec: AxesSpec | None = None) -> Axes:
 def _rows(source: Source, kind: str, model: type[M]) -> Iterator[tuple[int, M]]:
     """The axes of a kind that are right in themselves, each with its place."""
     given = said(source, (*BLOCK, "axes", kind))
-    for number in range(len(cast("list[object]", given)) if isinstance(given, list) else 0):
+    for number in range(len(given) if is_list(given) else 0):
         row = section(source, (*BLOCK, "axes", kind, number), model)
         if row is not None:
             yield number, row

@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from kept.core.plan import REFINE
 from kept.core.proposal import Proposal, Skip, proposal_scope
-from kept.core.schedules.epochs import epoch_of
 from kept.core.schedules.refine import iterations_in, reruns, unread
 from kept.core.text import count
+from kept.core.turns import epoch_of
 from kept.orchestrator.events import STORY, Moment, end_line, record_of
 from kept.orchestrator.loss import first_number, run_loss
 from kept.orchestrator.record import AgentRun, Iteration
@@ -334,7 +334,7 @@ def step(run: Run, number: int, view: View) -> View:
     story = story_of(run, number)
     if not story:
         # an iteration that was only judged again here: of the step in which it ran
-        steps = [*run.state.closed, *run.state.open]
+        steps = [*run.state.history, *run.state.open]
         turns = {one.step: (one.turn.proposer, one.turn.number) for one in steps}
         same = (one for one in turns if turns[one] == turns.get(number))
         story = story_of(run, min(same, default=number))

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from kept.core.untyped import is_dict
 from kept.recipes.agent_config.spec.common import LlmSpec, Loose, Share, Words
 from kept.spec.validate import Count, Finite, SpecModel, Texts, some
 
@@ -34,11 +35,10 @@ _TOLD_BY = {"metric_type": "rag", "criteria": "geval", "grader": "code"}
 
 def _kind(value: object) -> object:
     """A metric that does not say its type, with the one that its keys tell."""
-    if not isinstance(value, dict) or "type" in value:
+    if not is_dict(value) or "type" in value:
         return cast("object", value)
-    given = cast("dict[str, object]", value)
-    kind = next((kind for key, kind in _TOLD_BY.items() if key in given), "standard")
-    return {"type": kind, **given}
+    kind = next((kind for key, kind in _TOLD_BY.items() if key in value), "standard")
+    return {"type": kind, **value}
 
 
 def _grader(text: str) -> str:
@@ -61,6 +61,16 @@ class MetricSpec(SpecModel):
     enabled: bool = True
     fail_on_error: bool = False
     """Whether a case fails where the metric itself does."""
+
+    @property
+    def is_judged(self) -> bool:
+        """True where a model is asked for its opinion."""
+        return True
+
+    @property
+    def function(self) -> str:
+        """The function of the user's that grades, `module:function`; empty where none does."""
+        return ""
 
 
 class StandardMetricSpec(MetricSpec):
@@ -88,6 +98,11 @@ class StandardMetricSpec(MetricSpec):
     def key(self) -> str:
         """What its scores are called."""
         return self.metric
+
+    @property
+    def is_judged(self) -> bool:
+        """True for those that only a model can tell."""
+        return self.metric in ("groundedness", "relevance", "coherence", "fluency")
 
 
 class GEvalMetricSpec(MetricSpec):
@@ -138,6 +153,16 @@ class CodeMetricSpec(MetricSpec):
         """What its scores are called."""
         return self.name or self.grader.partition(":")[2]
 
+    @property
+    def is_judged(self) -> bool:
+        """Always False: a function grades."""
+        return False
+
+    @property
+    def function(self) -> str:
+        """The grader."""
+        return self.grader
+
 
 AnyMetricSpec = Annotated[
     Annotated[
@@ -157,10 +182,3 @@ class EvaluationsSpec(SpecModel):
     metrics: Metrics
     optimizer: Loose | None = None
     """How the agent is tuned: looked at by who does that, in `optimizer.py`."""
-
-
-def is_judged(metric: AnyMetricSpec) -> bool:
-    """Whether a model is asked for its opinion."""
-    if isinstance(metric, StandardMetricSpec):
-        return metric.metric in ("groundedness", "relevance", "coherence", "fluency")
-    return not isinstance(metric, CodeMetricSpec)

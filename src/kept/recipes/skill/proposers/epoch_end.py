@@ -19,7 +19,8 @@ from kept.core.edit import Fill, changed_paths, invert
 from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Pair
-from kept.core.schedules.epochs import closed_in, epoch_of
+from kept.core.schedules.epochs import closed_in
+from kept.core.turns import epoch_of
 from kept.proposers.failing_cases import outage_of
 from kept.proposers.prompt_items import Item
 from kept.recipes.skill.document import SKILL, SLOW_UPDATE, region_text, without_markers
@@ -147,7 +148,7 @@ def past_skill(brief: Brief) -> Candidate:
     """The incumbent that the last epoch ended with."""
     epoch = cast("int", brief.turn.settings["epoch"])
     found = brief.incumbent
-    for step in reversed(brief.closed):
+    for step in reversed(brief.history):
         mine = epoch_of(step.turn.phase)
         if mine and mine < epoch:
             break
@@ -249,7 +250,7 @@ class MetaSkill:
 def _epoch(brief: Brief) -> Iterator[Item]:
     """The steps of the epoch, the last first: those before are the first to be left out."""
     epoch = cast("int", brief.turn.settings["epoch"])
-    for step in reversed(closed_in(brief.closed, epoch)):
+    for step in reversed(closed_in(brief.history, epoch)):
         about = about_of(step)
         lines = [outcome_of(step, brief.objective)]
         digest = cast("dict[str, Any]", about.get("digest") or {})
@@ -306,8 +307,8 @@ class MetaReflect:
 def last_summary(brief: Brief) -> str:
     """What the look back on the epoch before said."""
     epoch = cast("int", brief.turn.settings["epoch"])
-    for step in reversed(brief.closed):
+    for step in reversed(brief.history.of("meta_reflect")):
         mine = epoch_of(step.turn.phase)
-        if mine and mine < epoch and step.turn.proposer == "meta_reflect":
+        if mine and mine < epoch:
             return str(about_of(step).get("meta_summary", ""))
     return ""

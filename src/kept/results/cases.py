@@ -1,0 +1,383 @@
+"""What came of measuring: every case with what happened in it, and the sums.
+
+Read from the journal alone, so a report can be made of any run that measured, whenever it was.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from statistics import fmean
+from typing import Any, Literal, NamedTuple, cast
+
+from kept.core.llm import CASE, EXPECTED, PASSED, Exchange, exchanges_of
+from kept.core.objective import Direction
+from kept.core.plan import EVAL, PASS_AT
+from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
+from kept.core.score import Outcome
+from kept.core.state import State
+from kept.store.reader import Run
+
+Status = Literal["passed", "scored", "failed", "errored"]
+"""`scored` is a case of a task that does not say when a case passes. `errored` is a case that could
+not be run, or not be measured: it says nothing of the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One metric of one exchange."""
+
+    metric: str
+    kind: str
+    exchange: int
+    score: float | None
+    passed: bool | None
+    threshold: float | None = None
+    error: str = ""
+    blame: str = ""
+    reasoning: str = ""
+    tries: int = 1
+    seconds: float = 0.0
+    model: str = ""
+    details: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Tools that one exchange was expected to use."""
+
+    exchange: int
+    matched: bool
+    expected: Sequence[object]
+    arguments: Sequence[Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """One case, once."""
+
+    case: str
+    repeat: int
+    status: Status
+    metrics: Mapping[str, float]
+    """The case's measures; of a case that errored those that could be had."""
+    exchanges: tuple[Exchange, ...] = ()
+    truths: Mapping[int, str] = field(default_factory=dict[int, str])
+    """What was expected, by exchange."""
+    measured: tuple[Measured, ...] = ()
+    expected: tuple[Expected, ...] = ()
+    failure: Failure | None = None
+    findings: tuple[str, ...] = ()
+    seconds: float = 0.0
+    usage: Usage = FREE
+    tries: int = 1
+    described: bool = False
+    """Whether input and output were recorded for reports."""
+
+    @property
+    def why(self) -> str:
+        """Why it did not pass, in a line; empty where it did."""
+        if self.failure is not None:
+            return self.failure.message
+        return "; ".join(self.findings) if self.status in ("failed", "errored") else ""
+
+    @property
+    def input(self) -> str:
+        """What was said first."""
+        return self.exchanges[0].input if self.exchanges else ""
+
+    @property
+    def got(self) -> str:
+        """The last answer; of a failure, its message."""
+        if self.failure is not None:
+            return f"({self.failure.kind}: {self.failure.message})"
+        return self.exchanges[-1].response if self.exchanges else ""
+
+    @property
+    def truth(self) -> str:
+        """What the last exchange should have come to."""
+        return self.truths.get(len(self.exchanges) - 1, "")
+
+
+class Mean(NamedTuple):
+    """A metric over all cases."""
+
+    score: float | None
+    """Mean over cases of each case's mean; None where it was never measured."""
+    cases: int
+    errored: int
+    """Of all times it was asked for, those when it could not be measured."""
+    asked: int
+
+    @property
+    def share(self) -> float:
+        """Of the times it was asked for, those when it could not be measured."""
+        return self.errored / self.asked if self.asked else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All cases of a run that measured."""
+
+    run: str
+    name: str
+    spec: str
+    asked: int
+    """Pairs of a case and a repeat."""
+    graded: bool
+    """Whether there is such a thing as to pass."""
+    metric_is_pass: bool
+    """Whether the metric itself says if a case passes, as that of an agent does."""
+    metric: str
+    cases: tuple[Tested, ...]
+    means: Mapping[str, Mean]
+    started: float
+    elapsed: float
+    version: str
+    agent: Mapping[str, object]
+    """What a reader wants to know of what was measured."""
+    direction: Direction = "maximize"
+    mean: float | None = None
+    """Mean of the primary metric, a failure counted at its worst value; None without any score."""
+    pass_at: float | None = None
+    """Value of the primary metric at which a case passes; None where nothing says."""
+    min_score: float | None = None
+    """The mean that the command requires; None where it requires none."""
+    described: bool = False
+    """Whether cases are recorded with input, expected and got output."""
+    kind: str = ""
+    """What was measured, where to fail some cases is no failure of the command: a skill."""
+
+    def count(self, status: Status) -> int:
+        """Cases that ended so."""
+        return sum(one.status == status for one in self.cases)
+
+    @property
+    def meets_min_score(self) -> bool | None:
+        """Whether the mean is as good as the command requires; None where it requires nothing."""
+        if self.min_score is None:
+            return None
+        return self.mean is not None and _reaches(self.mean, self.min_score, self.direction)
+
+    def worst_first(self) -> list[Tested]:
+        """Cases in the order of their scores, failures and the lowest scores first."""
+        sign = 1.0 if self.direction == "maximize" else -1.0
+
+        def rank(one: Tested) -> tuple[bool, float]:
+            return one.failure is None, sign * one.metrics.get(self.metric, 0.0)
+
+        return sorted(self.cases, key=rank)
+
+    @property
+    def unscored(self) -> int:
+        """Of the errored ones, those that ran and could not be measured."""
+        failures = (one.failure for one in self.cases if one.status == "errored")
+        return sum(failure is not None and failure.scoring for failure in failures)
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Of those that could be run and measured, the share that passed."""
+        told = self.count("passed") + self.count("failed")
+        return self.count("passed") / told if told else None
+
+    @property
+    def usage(self) -> Usage:
+        """Of all cases."""
+        total = FREE
+        for one in self.cases:
+            total += one.usage
+        return total
+
+
+def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
+    """What a run measured; None where it does something else.
+
+    Without traces it is told at once how many passed, and nothing of what happened.
+    """
+    started = run.state.started
+    if started is None or started.recipe != EVAL:
+        return None
+    told = cast("Mapping[str, Any]", started.facts[EVAL])
+    grading = grading_of(run.state)
+    cases = tuple(_cases(run, grading, traces))
+    means = _means(cases, metric_is_pass=grading.metric_is_pass)
+    mean = _whole_mean(run, grading.metric, means)
+    if mean is not None and grading.metric in means:
+        # with failures at their worst value, as everywhere else
+        judged = {one.case for one in cases if one.status != "errored"}
+        means[grading.metric] = means[grading.metric]._replace(score=mean, cases=len(judged))
+    wanted = cast("Mapping[str, Any]", told.get("wanted") or {})
+    return Sweep(
+        run=run.id,
+        name=str(told.get("name") or run.state.fact("spec")),
+        spec=run.state.fact("spec"),
+        asked=int(told["asked"]),
+        graded=grading.graded,
+        metric_is_pass=grading.metric_is_pass,
+        metric=grading.metric,
+        cases=cases,
+        means=means,
+        direction=grading.direction,
+        mean=mean,
+        pass_at=grading.pass_at,
+        min_score=wanted.get("min_score"),
+        described=any(one.described for one in cases),
+        started=started.t,
+        elapsed=run.state.elapsed,
+        version=started.version,
+        agent=cast("Mapping[str, object]", told.get("agent") or {}),
+        kind=str(told.get("kind") or ""),
+    )
+
+
+class Grading(NamedTuple):
+    """What decides whether a case passes."""
+
+    metric: str
+    direction: Direction
+    pass_at: float | None
+    metric_is_pass: bool
+
+    @property
+    def graded(self) -> bool:
+        """Whether a case can pass: the metric says so, or a value at which it does."""
+        return self.metric_is_pass or self.pass_at is not None
+
+    def status(self, outcome: Outcome) -> Status:
+        """How a pair ended."""
+        if outcome.failure is not None:
+            return "errored" if outcome.failure.blame == "infrastructure" else "failed"
+        if not self.graded:
+            return "scored"
+        pass_at = 1.0 if self.pass_at is None else self.pass_at
+        worst = -inf if self.direction == "maximize" else inf
+        value = outcome.metrics.get(self.metric, worst)
+        return "passed" if _reaches(value, pass_at, self.direction) else "failed"
+
+
+def grading_of(state: State) -> Grading:
+    """What decides whether a case of a run passes."""
+    facts: Mapping[str, object] = state.started.facts if state.started else {}
+    told = cast("Mapping[str, Any]", facts.get(EVAL) or {})
+    direction: Direction = "minimize" if state.fact("direction") == "minimize" else "maximize"
+    metric = state.fact("metric")
+    # a task may have a metric of that name, and only its `pass_at` says when a case passes
+    metric_is_pass = metric == PASSED and PASS_AT not in told
+    return Grading(metric, direction, told.get(PASS_AT), metric_is_pass)
+
+
+def _reaches(value: float, wanted: float, direction: Direction) -> bool:
+    return value >= wanted if direction == "maximize" else value <= wanted
+
+
+def _whole_mean(run: Run, metric: str, means: "Mapping[str, Mean]") -> float | None:
+    """Mean over all cases, as the run itself summed it up; before its end, that of the cases."""
+    for step in run.state.history:
+        if "value" in step.verdict.numbers:
+            return step.verdict.numbers["value"]
+    mean = means.get(metric)
+    return mean.score if mean else None
+
+
+def _cases(run: Run, grading: Grading, traces: bool) -> Iterator[Tested]:
+    """Every pair once, in the order of the cases: what was tried again counts as it ended."""
+    rows = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
+    told = cast("Mapping[str, Any]", run.fact(EVAL))
+    asked = cast("Sequence[str]", told.get("cases") or ())
+    order = {case: at for at, case in enumerate(asked)}
+    for key in sorted(rows, key=lambda key: (key[0], order.get(key[1], len(order)), key[1])):
+        job, outcome = rows[key]
+        trace = run.trace(outcome.trace) if outcome.trace and traces else ()
+        yield tested(job, outcome, trace, grading)
+
+
+def tested(job: Job, outcome: Outcome, trace: Sequence[TraceItem], grading: Grading) -> Tested:
+    """One pair, from what is written down of it."""
+    measured = tuple(_measured(item) for item in trace if item.role == "metric")
+    tools = (cast("Mapping[str, Any]", item.data) for item in trace if item.role == "tools")
+    expected = tuple(
+        Expected(data["exchange"], data["matched"], data["expected"], data["arguments"])
+        for data in tools
+    )
+    truths = {
+        cast("int", item.data["exchange"]): item.text for item in trace if item.role == EXPECTED
+    }
+    exchanges = exchanges_of(trace)
+    described = next((item for item in trace if item.role == CASE), None)
+    if described is not None:
+        exchanges = (Exchange(described.text, str(described.data["got"]), answered=True),)
+        truths = {0: str(described.data["expected"])} if "expected" in described.data else {}
+    metrics = dict(outcome.metrics) or _by_metric(measured)
+    return Tested(
+        case=job.case_id,
+        repeat=job.repeat,
+        status=grading.status(outcome),
+        metrics=metrics,
+        exchanges=exchanges,
+        described=described is not None,
+        truths=truths,
+        measured=measured,
+        expected=expected,
+        failure=outcome.failure,
+        findings=tuple(finding.text for finding in outcome.findings),
+        seconds=outcome.seconds,
+        usage=outcome.usage,
+        tries=outcome.tries,
+    )
+
+
+def _by_metric(measured: Sequence[Measured]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for one in measured:
+        if one.score is not None:
+            found.setdefault(one.metric, []).append(one.score)
+    return {name: fmean(scores) for name, scores in found.items()}
+
+
+def _means(cases: Sequence[Tested], *, metric_is_pass: bool) -> dict[str, Mean]:
+    """Each metric over all cases, a score of 0 like any other; the worst for an agent's failure."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    asked: dict[str, int] = {}
+    errored: dict[str, int] = {}
+    for one in cases:
+        for name, score in one.metrics.items():
+            scores.setdefault(name, {}).setdefault(one.case, []).append(score)
+        for each in one.measured:
+            asked[each.metric] = asked.get(each.metric, 0) + 1
+            errored[each.metric] = errored.get(each.metric, 0) + (each.blame == "infrastructure")
+    hidden = (PASSED,) if metric_is_pass else ()
+    names = dict.fromkeys(name for name in (*scores, *asked) if name not in hidden)
+    for one in cases if metric_is_pass else ():
+        if one.failure is not None and one.status == "failed":
+            # who comes to no answer is as bad as who answers wrongly, by every metric
+            for name in names.keys() - one.metrics.keys():
+                scores.setdefault(name, {}).setdefault(one.case, []).append(0.0)
+    found: dict[str, Mean] = {}
+    for name in names:
+        means = [fmean(each) for each in scores.get(name, {}).values()]
+        mean = fmean(means) if means else None
+        found[name] = Mean(mean, len(means), errored.get(name, 0), asked.get(name, 0))
+    return found
+
+
+def _measured(item: TraceItem) -> Measured:
+    data = cast("Mapping[str, Any]", item.data)
+    return Measured(
+        metric=data["metric"],
+        kind=data["kind"],
+        exchange=data["exchange"],
+        score=data.get("score"),
+        passed=data.get("passed"),
+        threshold=data.get("threshold"),
+        error=data.get("error") or "",
+        blame=data.get("blame") or "",
+        reasoning=item.text,
+        tries=data.get("tries") or 1,
+        seconds=data.get("seconds") or 0.0,
+        model=data.get("model") or "",
+        details=data.get("details") or {},
+    )
+
+
+def called(one: Tested) -> str:
+    """What a measurement is known by: its case, and which repeat of it."""
+    return one.case if not one.repeat else f"{one.case} #{one.repeat + 1}"
