@@ -24,7 +24,7 @@ MANY = 250_000
 """Pairs of lines that are compared exactly, which takes a tenth of a second at worst."""
 
 _DEPTH = 20
-"""How often a piece is taken apart further."""
+"""Depth to which a piece is split further."""
 
 
 class Change(NamedTuple):
@@ -127,7 +127,7 @@ TIMES = 5
 """A word that stands fewer times is not repeated but used."""
 
 TOP = 3
-"""How many of the most repeated words a density adds up."""
+"""Number of most repeated words that a density sums."""
 
 GRAM = 5
 """Words in a row that make a phrase."""
@@ -143,7 +143,7 @@ class Section(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What two spellings of one title have in common."""
+        """Title in a form that is equal for different spellings."""
         return title_key(self.title)
 
 
@@ -294,7 +294,7 @@ def _headings(lines: Sequence[str]) -> list[tuple[int, int, str, int]]:
 
 
 def _plain(lines: Sequence[str], number: int) -> bool:
-    """Whether a line can be the title above an underline: a paragraph of one line."""
+    """True if a line can be the title above an underline: a paragraph of one line."""
     row = lines[number]
     alone = number == 0 or not lines[number - 1].strip()
     return bool(row.strip()) and alone and not _ATX.match(row) and row.lstrip()[0] not in "-*+>|"

@@ -16,11 +16,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from kept.core.containers import Log
 from kept.core.event import Event, RunResumed, RunStarted, StepClosed
 from kept.core.llm import PASSED
 from kept.core.plan import AGENT_RUN, COMPARE, EVAL, GATE_WHY, WHY_NOT_RACE
-from kept.core.proposal import ClosedStep
+from kept.core.proposal import ClosedStep, History
 from kept.core.rollout import Job
 from kept.core.schedules.refine import RERUN, iteration_words, iterations_in
 from kept.core.score import Outcome
@@ -68,7 +67,7 @@ class Progress:
     @property
     def resumed_in_vain(self) -> bool:
         """Whether a run was gone on with and there was nothing left to do."""
-        return len(self.state.closed) == self._steps_before
+        return len(self.state.history) == self._steps_before
 
     def __enter__(self) -> "Progress":
         return self
@@ -86,18 +85,18 @@ class Progress:
         self.state = state
         if isinstance(event, StepClosed):
             self.proposals += not event.verdict.idle
-            if self.step_lines and not _says_the_same(state.closed):
+            if self.step_lines and not _says_the_same(state.history):
                 # with what failed, which the state leaves out because proposers see it
-                self.closed(replace(state.closed[-1], verdict=event.verdict))
+                self.closed(replace(state.history[-1], verdict=event.verdict))
         elif isinstance(event, RunStarted | RunResumed):
-            self.proposals = sum(not step.verdict.idle for step in state.closed)
+            self.proposals = sum(not step.verdict.idle for step in state.history)
             self.rollouts = state.spend.rollouts
             names = state.started.facts.get("proposers") if state.started else None
             found = cast("list[object]", names) if isinstance(names, list) else []
             self.proposer_width = max((len(str(name)) for name in found), default=0)
             self.sweeping = state.fact(EVAL) != ""
             if isinstance(event, RunResumed):
-                self._steps_before = len(state.closed)
+                self._steps_before = len(state.history)
             self.opening(event, state)
 
     def on_rollout(self, job: Job, outcome: Outcome) -> None:
@@ -194,14 +193,14 @@ def opening_line(event: RunStarted | RunResumed, state: State) -> str:
     return f"run {started.run_id} {verb}: {aim}, gate {gate}"
 
 
-def _says_the_same(closed: Log[ClosedStep]) -> bool:
+def _says_the_same(history: History) -> bool:
     """Whether the last step proposed nothing, just as the one before it.
 
     Steps are opened ahead of the news that a proposer has run dry; once is enough to read that.
     """
-    if len(closed) < 2:
+    if len(history) < 2:
         return False
-    before, last = closed[-2], closed[-1]
+    before, last = history[-2], history[-1]
     # an attempt of a refinement that left nothing was run, and is news
     ran = last.skip is not None and bool(last.skip.about)
     idle = last.verdict.code == "nothing proposed" and not ran
@@ -374,7 +373,7 @@ class LiveProgress(Progress):
 
     def _parts(self, elapsed: float) -> list[str]:
         state = self.state
-        done, most = len(state.closed), self._most_steps()
+        done, most = len(state.history), self._most_steps()
         so_far = count(self.proposals, "proposal")
         if most:
             # merges and the test at the end come after the last iteration

@@ -271,7 +271,7 @@ def _reaches(value: float, wanted: float, direction: Direction) -> bool:
 
 def _whole_mean(run: Run, metric: str, means: "Mapping[str, Mean]") -> float | None:
     """Mean over all cases, as the run itself summed it up; before its end, that of the cases."""
-    for step in run.state.closed:
+    for step in run.state.history:
         if "value" in step.verdict.numbers:
             return step.verdict.numbers["value"]
     mean = means.get(metric)
