@@ -24,7 +24,6 @@ from kept.ui.cli._command import (
     set_option,
     workers_option,
 )
-from kept.ui.cli._output import pairs
 
 if TYPE_CHECKING:
     from kept.recipes.evaluate.compile import Wanted
@@ -360,7 +359,7 @@ def evaluated_text(sweep: "Sweep", folder: Path, *, every: bool = False) -> str:
         facts.append(("", f"{command_for('show', folder)} {shlex.quote(failing.case)}"))
     colour = "red" if bad else "green"
     title = _output.style(f"{sweep.name}: {totals(sweep)}", bold=True, fg=colour)
-    return "\n\n".join([title, *filter(None, parts), pairs(facts)])
+    return "\n\n".join([title, *filter(None, parts), _output.pairs(facts)])
 
 
 def _cases_table(sweep: "Sweep", rows: list["Tested"]) -> str:

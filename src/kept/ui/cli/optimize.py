@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from kept.ui.cli import _output
 from kept.ui.cli._command import (
     NO_GAIN,
     Command,
@@ -68,7 +69,6 @@ def _optimize(
 ) -> int:
     from kept.recipes.registry import find_spec, kind_words
     from kept.store.home import Home
-    from kept.ui.cli import _output
     from kept.ui.cli._run import How, compiled, start_run
 
     if spec.is_dir() and (code := _refined(spec, settings, as_json, quiet)) is not None:
@@ -84,7 +84,6 @@ def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool
     """The code that a refinement ended with, or None for a folder that no finished run is in."""
     from kept.orchestrator.run_folder.read import COMPLETION, JOURNAL
     from kept.run import is_agent
-    from kept.ui.cli import _output
 
     ours = (folder / JOURNAL).exists()
     if not (is_agent(folder) if ours else (folder / COMPLETION).exists()):
