@@ -12,7 +12,7 @@ replaced as a whole, unless a flag sets a key inside them. Every value keeps the
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -263,7 +263,7 @@ class Flags(NamedTuple):
     """The flag and the value that were typed, by the `KEY=VALUE` that they stand for."""
 
     @contextmanager
-    def as_typed(self) -> Iterator[None]:
+    def as_typed(self) -> Generator[None]:
         """Report problems by the flags that were typed, not by the keys that they stand for."""
         try:
             yield
