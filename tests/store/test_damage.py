@@ -18,6 +18,8 @@ from kept.core.llm import ModelReply
 from kept.core.plan import EVAL
 from kept.core.state import State
 from kept.errors import JournalError, KeptError, RunError
+from kept.results.diffs import best_diff
+from kept.results.steps import step_detail
 from kept.results.summary import summary
 from kept.run import resume, start
 from kept.sandbox.capabilities import abilities
@@ -27,10 +29,9 @@ from kept.store.jsonl import never_began
 from kept.store.reader import Run
 from kept.store.run_index import RunIndex
 from kept.store.schema import check_facts
-from kept.ui.report.diffs import best_diff
 from kept.ui.report.json import as_json
 from kept.ui.report.markdown import markdown
-from kept.ui.report.step import step_detail, step_json
+from kept.ui.report.step import step_json
 from kept.ui.web.app import make_app, run_view
 from kept.ui.web.kinds import kind_of
 from kept.ui.web.run_page import Asked

@@ -136,7 +136,7 @@ def compile_sweep(
         from kept.recipes.skill.measure import compile_measure
 
         return compile_measure(file, wanted, overrides, workers=workers)
-    from kept.evaluators.scorers.composite import DescribedScorer
+    from kept.evaluators.scorers.transforms import DescribedScorer
     from kept.recipes.evaluate.compile import as_sweep
 
     more = (f"workers={workers}",) if workers else ()

@@ -10,11 +10,12 @@ import pytest
 from kept import Budget, Candidate, Result, optimize, read_run
 from kept.core.budget import StopKind, StopReason
 from kept.gates._statistics import student, student_chance
+from kept.results.race import doubt_of
 from kept.results.summary import summary
 from kept.ui.cli._render import run_text
 from kept.ui.report.json import as_json
 from kept.ui.report.markdown import markdown
-from kept.ui.report.race import doubt_of, go_on
+from kept.ui.report.race import go_on
 
 
 def try_good(home: Path, evaluate: Callable[[Candidate, int], Awaitable[float]]) -> Result:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, cast
 
 from kept.core.rollout import TraceItem
 from kept.core.text import count, one_line
+from kept.results.race import doubt_of
+from kept.results.steps import StepDetail, StepRollout
 from kept.results.summary import StepLine, Summary, share_words, turns_words
 from kept.store.reader import unmeasured_words
 from kept.ui.cli import _output
@@ -23,8 +25,7 @@ from kept.ui.report.format import (
     spend_words,
     verdict_counts,
 )
-from kept.ui.report.race import cannot_tell, doubt_of, go_on
-from kept.ui.report.step import StepDetail, StepRollout
+from kept.ui.report.race import cannot_tell, go_on
 
 if TYPE_CHECKING:
     from kept.recipes.agent_run.journal_view import Spoken

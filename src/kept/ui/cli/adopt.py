@@ -28,10 +28,10 @@ def adopt(run: str, yes: bool, commit: bool, as_json: bool) -> None:
     none. RUN is an id, the start or end of one, a folder, or `last`, which is the default: the last
     run that is no comparison.
     """
+    from kept.results.diffs import best_diff
     from kept.run import may_keep
     from kept.ui.adopt import Repository, adoption_of, commit_message
     from kept.ui.cli._open_run import nothing_better, open_run
-    from kept.ui.report.diffs import best_diff
 
     past = open_run(run, may_keep)
     told: dict[str, object] = {"run": past.id, "changed": [], "commit": None}

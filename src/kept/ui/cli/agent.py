@@ -212,7 +212,7 @@ def optimize(  # a command has its options
     from kept.recipes.registry import find_spec
     from kept.recipes.suite.compile import Optimization, compile_suite
     from kept.store.home import Home
-    from kept.ui.cli._run import How, start_run, told_warnings
+    from kept.ui.cli._run import How, run_session, session_of, told_warnings
 
     settings += (f"workers={workers}",) if workers else ()
     settings += (f"budget.max_usd={max_usd}",) if max_usd is not None else ()
@@ -226,7 +226,7 @@ def optimize(  # a command has its options
     )
     plan = told_warnings(compile_suite(file, settings, asked=asked))
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
-    return start_run(plan, Home.find(file.parent), how)
+    return run_session(plan, Home.find(file.parent), session_of(plan, how))
 
 
 def outline_suite(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:

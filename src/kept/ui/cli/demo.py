@@ -39,7 +39,8 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
     import tempfile
 
     from kept.store.home import Home
-    from kept.ui.cli._run import How, compiled, start_run
+    from kept.ui.cli import _output
+    from kept.ui.cli._run import How, compiled, run_session, session_of
     from kept.ui.demo import copy_demo
 
     name = _possible(task, quiet)
@@ -49,7 +50,8 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
         _output.note(f"the task is {path_from_here(spec)}; no file of yours is touched")
     plan = compiled(spec)
     # a home of its own: what is tried out here does not belong among a project's runs
-    code = start_run(plan, Home(folder / ".kept"), How(json=as_json, quiet=quiet))
+    session = session_of(plan, How(json=as_json, quiet=quiet))
+    code = run_session(plan, Home(folder / ".kept"), session)
     if not as_json and code == 0:
         _output.answer(f"task       {path_from_here(spec)}: change it, then")
         _output.answer(f"           {program()} optimize {path_from_here(spec)}")

@@ -27,11 +27,11 @@ from kept.ui.cli._command import (
 
 if TYPE_CHECKING:
     from kept.recipes.evaluate.compile import Wanted
+    from kept.results.cases import Status, Sweep, Tested
     from kept.ui.cli._run import How
     from kept.ui.report.eval_report import (
         Format,
     )
-    from kept.ui.report.eval_results import Status, Sweep, Tested
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -219,7 +219,7 @@ def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "E
     from kept.recipes.skill.measure import compile_measure
     from kept.store.home import Home
     from kept.ui.cli._open_run import open_run
-    from kept.ui.cli._run import resume_run, start_run, told_warnings
+    from kept.ui.cli._run import run_session, session_of, told_warnings
 
     flags = flags_of(words, ("skill", "split", "resume", "output_json"), option_names)
     if named.skill:
@@ -229,12 +229,11 @@ def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "E
     with flags.as_typed():
         made = compile_measure(path, wanted, overrides, workers=given.workers, problems=problems)
     plan = told_warnings(made)
-    if named.past is None:
-        code = start_run(plan, Home.find(Path.cwd()), given.how())
-    else:
+    place: Home | Path = Home.find(Path.cwd())
+    if named.past is not None:
         with open_run(named.past, resuming=True) as run:
-            folder = run.folder
-        code = resume_run(plan, folder, given.how())
+            place = run.folder
+    code = run_session(plan, place, session_of(plan, given.how()))
     if named.document is not None:
         _output.note(f"{path_from_here(named.document)} holds the results")
     return code
@@ -302,12 +301,14 @@ def sweep(spec: Path, given: EvalOptions) -> int:
     """Measure, and tell what came of it."""
     from kept.recipes.registry import compile_sweep, find_spec
     from kept.store.home import Home
-    from kept.ui.cli._run import start_run, told_warnings
+    from kept.ui.cli._run import run_session, session_of, told_warnings
 
     made = compile_sweep(
         spec, given.wanted(), given.settings, workers=given.workers, force=given.force_ingest
     )
-    return start_run(told_warnings(made), Home.find(find_spec(spec).parent), given.how())
+    plan = told_warnings(made)
+    home = Home.find(find_spec(spec).parent)
+    return run_session(plan, home, session_of(plan, given.how()))
 
 
 MAX_CASES = 40
@@ -328,8 +329,8 @@ MAX_COLUMNS = 4
 
 def read_sweep(folder: Path, *, traces: bool = True) -> "Sweep | None":
     """What a run measured; None where it does something else."""
+    from kept.results.cases import sweep_of
     from kept.store.reader import Run
-    from kept.ui.report.eval_results import sweep_of
 
     with Run(folder) as run:
         return sweep_of(run, traces=traces)

@@ -133,8 +133,9 @@ async def _serve_until_stopped(model: "Model", port: int, *, as_json: bool) -> N
     """Serve a model until SIGINT, SIGTERM or SIGHUP."""
     import asyncio
 
+    from kept.engine.stop import stop_signals
     from kept.models.local.model import HOST, start_server
-    from kept.run import stop_signals
+    from kept.ui.cli import _output
 
     stopped = asyncio.Event()
     for number in stop_signals():

@@ -69,7 +69,8 @@ def _optimize(
 ) -> int:
     from kept.recipes.registry import find_spec, kind_words
     from kept.store.home import Home
-    from kept.ui.cli._run import How, compiled, start_run
+    from kept.ui.cli import _output
+    from kept.ui.cli._run import How, compiled, run_session, session_of
 
     if spec.is_dir() and (code := _refined(spec, settings, as_json, quiet)) is not None:
         return 0 if code == NO_GAIN and not fail_if_no_gain else code
@@ -77,7 +78,7 @@ def _optimize(
     plan = compiled(spec, settings)
     if (kind := kind_words(spec)) and not quiet:
         _output.note(kind)
-    return start_run(plan, Home.find(find_spec(spec).parent), how)
+    return run_session(plan, Home.find(find_spec(spec).parent), session_of(plan, how))
 
 
 def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool) -> int | None:

@@ -47,7 +47,7 @@ def resume(
     """
     from kept.core.plan import AGENT_RUN, REFINE
     from kept.ui.cli._open_run import open_run
-    from kept.ui.cli._run import How, resume_run
+    from kept.ui.cli._run import How, run_session, session_of
 
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     past = open_run(run, resuming=True)
@@ -77,7 +77,7 @@ def resume(
     check_again(past, settings)
     plan = _plan(past, spec, (*before, *settings))
     past.close()
-    return resume_run(plan, past.folder, how)
+    return run_session(plan, past.folder, session_of(plan, how))
 
 
 def _refuse(*flags: tuple[str, bool, str], what: str) -> None:

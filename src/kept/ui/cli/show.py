@@ -10,9 +10,9 @@ from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here, run_argument, step_option
 
 if TYPE_CHECKING:
+    from kept.results.cases import Sweep
     from kept.store.reader import Run
     from kept.store.run_index import RunRow
-    from kept.ui.report.eval_results import Sweep
 
 
 @click.command(
@@ -116,10 +116,10 @@ def show(  # a command has its options
 
 def _show_run(name: str, as_json: bool) -> None:
     from kept.core.plan import AGENT_RUN, REFINE
+    from kept.results.cases import sweep_of
     from kept.results.summary import summary
     from kept.ui.cli._open_run import iteration_named, open_run
     from kept.ui.cli._render import refinement_text, run_text
-    from kept.ui.report.eval_results import sweep_of
     from kept.ui.report.json import headline, step_row
 
     found = iteration_named(name)
@@ -170,11 +170,12 @@ def _show_sweep(sweep: "Sweep", folder: Path, as_json: bool) -> None:
 
 
 def _show_case(name: str, case: str, traces: bool, as_json: bool) -> None:
+    from kept.errors import SetupError
+    from kept.results.cases import sweep_of
     from kept.run import is_agent, is_sweep, is_training
     from kept.ui.cli._open_run import open_run
     from kept.ui.cli.eval import case_text
     from kept.ui.report.eval_report import document
-    from kept.ui.report.eval_results import sweep_of
 
     past = open_run(
         name, lambda folder: any(is_(folder) for is_ in (is_sweep, is_training, is_agent))
@@ -225,8 +226,11 @@ def _show_spoken(run: "Run", who: str, as_json: bool) -> None:
 
 def _show_rollouts(run: "Run", case: str, traces: bool, as_json: bool) -> None:
     """Every rollout of a case, in a run that trained on it; how its name begins is enough."""
+    from kept.errors import SetupError
+    from kept.results.steps import MOST, case_rollouts, cases_like, some_cases
+    from kept.ui.cli import _output
     from kept.ui.cli._render import rollouts_text
-    from kept.ui.report.step import MOST, case_json, case_rollouts, cases_like, some_cases
+    from kept.ui.report.step import case_json
 
     with run:
         like = cases_like(run, case)
@@ -243,9 +247,11 @@ def _show_rollouts(run: "Run", case: str, traces: bool, as_json: bool) -> None:
 
 def _show_step(name: str, step: int, traces: bool, save: Path | None, as_json: bool) -> None:
     from kept.core.text import count
+    from kept.results.steps import step_detail
+    from kept.ui.cli import _output
     from kept.ui.cli._open_run import check_step, open_run
     from kept.ui.cli._render import step_text
-    from kept.ui.report.step import save_left, step_detail, step_json
+    from kept.ui.report.step import save_left, step_json
 
     past = open_run(name)
     check_step(past, step)

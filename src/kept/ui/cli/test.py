@@ -170,10 +170,9 @@ def _tune(agent: Path, tuning: "Tuning", how: TuneOptions) -> int:
         return _resume(tuning, how)
     from kept.recipes.agent_config.tune import compile_coordinate
     from kept.recipes.registry import find_spec
-    from kept.run import start
     from kept.store.home import Home
-    from kept.ui.cli._run import told_warnings
-    from kept.ui.cli._tune_run import check_place, sit
+    from kept.ui.cli._run import run_session, told_warnings
+    from kept.ui.cli._tune_run import check_place, tuning_session
 
     file = find_spec(agent)
     made = compile_coordinate(
@@ -195,8 +194,8 @@ def _tune(agent: Path, tuning: "Tuning", how: TuneOptions) -> int:
         facts = {**plan.facts, BASELINE_ONLY: True}
         plan = replace(plan, schedule=Turns(MEASURE, 1, "baseline"), facts=facts)
     check_place(plan)
-    home = Home.find(file.parent)
-    return sit(plan, lambda p, watch: start(p, home, watch), how)
+    plan, session = tuning_session(plan, how)
+    return run_session(plan, Home.find(file.parent), session)
 
 
 def _suggest(agent: Path, how: TuneOptions) -> int:
@@ -217,9 +216,8 @@ def _suggest(agent: Path, how: TuneOptions) -> int:
 
 def _resume(asked: "Tuning", how: TuneOptions) -> int:
     from kept.recipes.agent_config.tune import Tuning, compile_coordinate
-    from kept.run import resume
-    from kept.ui.cli._run import told_warnings
-    from kept.ui.cli._tune_run import open_tuning, sit, spec_of
+    from kept.ui.cli._run import run_session, told_warnings
+    from kept.ui.cli._tune_run import open_tuning, spec_of, tuning_session
     from kept.ui.cli.resume import check_again
 
     run = open_tuning(how.resume or "last")
@@ -230,7 +228,8 @@ def _resume(asked: "Tuning", how: TuneOptions) -> int:
     run.close()
     settings = (*before, *how.settings)
     made = compile_coordinate(spec, settings, began, tuning=tuning, workers=how.workers)
-    return sit(told_warnings(made), lambda p, watch: resume(p, run.folder, watch), how)
+    plan, session = tuning_session(told_warnings(made), how)
+    return run_session(plan, run.folder, session)
 
 
 class RunByDefault(Commands):

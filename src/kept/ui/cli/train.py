@@ -52,7 +52,7 @@ def train(
     from kept.recipes.skill.compile import compile_skill
     from kept.recipes.skill.config_keys import find_config, flags_of
     from kept.store.home import Home
-    from kept.ui.cli._run import How, start_run, told_warnings
+    from kept.ui.cli._run import How, run_session, session_of, told_warnings
 
     name, words = config_of(name, words)
     given = flags_of(words, options=option_names)
@@ -66,7 +66,7 @@ def train(
         return 0
     check_place(plan)
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
-    return start_run(plan, Home.find(Path.cwd()), how)
+    return run_session(plan, Home.find(Path.cwd()), session_of(plan, how))
 
 
 def config_of(name: str | None, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
