@@ -265,6 +265,22 @@ def test_a_line_of_another_length_moves_no_other_line(grown: int, whole: Path, t
                 assert [*run.rollouts(step)] == before[step], "by the offsets it was written at"
 
 
+def test_a_line_that_ran_into_the_one_before_it_is_missed_in_its_step(whole: Path, tmp_path: Path):
+    folder = restored(whole, tmp_path / "runs" / "joined")
+    path = folder / "rollouts.jsonl"
+    data = path.read_bytes()
+    with Run(folder) as run:
+        ranges = [run.closed(n).rollouts for n in range(STEPS)]
+    for step, (first, last) in enumerate(ranges):
+        number = data[:first].count(b"\n")
+        # the newline before a step, alone; and with all of the file that follows its first line
+        for joined in (data[: first - 1] + data[first:], data[: first - 1] + data[first:last]):
+            path.write_bytes(joined)
+            place = rf"rollouts\.jsonl:{number}: "
+            with Run(folder) as run, pytest.raises(JournalError, match=place):
+                assert [*run.rollouts(step)]
+
+
 def test_a_line_that_was_taken_out_is_missed(whole: Path, tmp_path: Path):
     folder = restored(whole, tmp_path / "runs" / "missing")
     path = folder / "rollouts.jsonl"

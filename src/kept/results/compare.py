@@ -115,8 +115,8 @@ def comparison_of(state: State, reasons: Mapping[int, str] | None = None) -> Com
     seed, *others = cast("list[str]", told["labels"])
     gate = Compare(max(1, len(others)), told["least"], told["most"])
     # each is asked until it has an answer, and the last one counts
-    closed = {step.turn.number: step for step in state.closed}
-    known = {step.step: step.verdict.words for step in state.closed} | dict(reasons or {})
+    closed = {step.turn.number: step for step in state.history}
+    known = {step.step: step.verdict.words for step in state.history} | dict(reasons or {})
     minimize = state.fact("direction") == "minimize"
     plans = bool(told["plan"])
     lines = (

@@ -53,6 +53,9 @@ def test_it_says_how_many_cases_would_tell(unsure: Path):
     words = f"about {near['wanted']} deciding cases would tell, where there are 48"
     assert words in page
     assert words in text
+    # the closing sentence counts from the same figures
+    few = f"48 deciding cases are too few to tell: add about {near['wanted'] - 48}."
+    assert few in page
 
 
 def test_twice_the_effect_takes_a_quarter_of_the_cases(unsure: Path):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from kept.core.case import Case
 from kept.core.llm import Message, ModelRequest
@@ -137,7 +137,7 @@ class SealQa(JudgeOptions):
             golds = fields.texts(row, ("ground_truth", "answer"))
             if question is None or golds is None:
                 continue
-            data: dict[str, Any] = {"question": question, "answer": " | ".join(golds)}
+            data: dict[str, object] = {"question": question, "answer": " | ".join(golds)}
             data["urls"] = _URL.findall(_text(row, "urls"))
             for name in ("search_results", "freshness", "question_types", "topic"):
                 data[name] = _text(row, name)
@@ -275,9 +275,9 @@ def _why(answer: str) -> str:
     return f"{quoted(answer)} is not the answer that was expected"
 
 
-def _evidence(data: Mapping[str, Any]) -> str:
+def _evidence(data: Mapping[str, object]) -> str:
     """What searches brought; empty where the published label, one word, stands in its place."""
-    text: str = data["search_results"]
+    text = str(data["search_results"])
     return text if len(text.split()) > 1 else ""
 
 

@@ -31,7 +31,6 @@ from kept.ui.cli._command import (
     path_from_here,
     show_log,
 )
-from kept.ui.cli._output import pairs
 from kept.ui.cli._progress import PlainProgress, Progress
 from kept.ui.cli._run import told_warnings
 from kept.ui.cli.main import settled
@@ -130,7 +129,7 @@ def _answer(record: AgentRun, folder: Path, place: Path, *, whole: bool) -> str:
     rows += [("folder", path_from_here(folder)), ("look", command_for("show", folder))]
     if (more := _more(record)) is not None:
         rows.append(("go on", f"{command_for('resume', folder)} --set {more}"))
-    return f"{_output.style(end_line(record), bold=True, fg=colour)}\n\n{pairs(rows)}"
+    return f"{_output.style(end_line(record), bold=True, fg=colour)}\n\n{_output.pairs(rows)}"
 
 
 def _code(folder: Path, state: State, record: AgentRun | None) -> int:

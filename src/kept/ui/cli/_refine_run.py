@@ -56,7 +56,6 @@ from kept.ui.cli._command import (
     show_log,
 )
 from kept.ui.cli._open_run import iteration_named
-from kept.ui.cli._output import pairs
 from kept.ui.cli._progress import PlainProgress, Progress
 from kept.ui.cli._run import told_warnings
 from kept.ui.cli.main import settled
@@ -128,7 +127,7 @@ class Refined:
         if self.told.state.stopped and self._stop == "empty_gradient":
             where = " in BEST" if self.asked.start else ""
             return f"nothing to refine{where}: no defects, no refusals, no metric that falls short"
-        return f"{_output.style(self.title, bold=True)}\n\n{pairs(self.rows())}"
+        return f"{_output.style(self.title, bold=True)}\n\n{_output.pairs(self.rows())}"
 
     @property
     def title(self) -> str:

@@ -10,7 +10,6 @@ from kept.results.summary import StepLine, Summary, share_words, turns_words
 from kept.store.reader import unmeasured_words
 from kept.ui.cli import _output
 from kept.ui.cli._command import path_from_here
-from kept.ui.cli._output import pairs
 from kept.ui.cli.compare import compared_text
 from kept.ui.report.format import (
     budget_words,
@@ -84,7 +83,7 @@ def run_text(told: Summary) -> str:
         ("budget", budget_words(told)),
         ("started", clock(told.started)),
     ]
-    parts = [title(told), pairs([*facts(told), *asked])]
+    parts = [title(told), _output.pairs([*facts(told), *asked])]
     if told.comparison is not None:
         parts.insert(1, compared_text(told.comparison, told))
     if told.steps:
@@ -107,7 +106,7 @@ def refinement_text(told: Summary, refined: "Refined") -> str:
         ("started", clock(told.started)),
     ]
     look = [f"`kept show {one.run_id}` tells what attempt {one.k} did" for one in refined.attempts]
-    return "\n\n".join((refined.text(), pairs(about), *look[-1:]))
+    return "\n\n".join((refined.text(), _output.pairs(about), *look[-1:]))
 
 
 def _runs_of_idle(steps: Iterable[StepLine]) -> Iterator[list[StepLine]]:
@@ -156,7 +155,7 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
         about += [("", f"{key} = {number(value)}") for key, value in row.numbers.items()]
         about.append(("candidate", row.candidate or "none"))
     about.append(("against", detail.incumbent))
-    yield pairs(about)
+    yield _output.pairs(about)
     yield _output.visible(detail.reply)
     if detail.proposing:
         head = _output.style(f"how {turn.proposer} came to it", bold=True)

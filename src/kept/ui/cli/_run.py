@@ -27,7 +27,6 @@ from kept.ui.cli._command import (
     path_from_here,
     show_log,
 )
-from kept.ui.cli._output import pairs
 from kept.ui.cli._progress import Progress, standard_progress
 from kept.ui.cli._render import facts, title
 from kept.ui.cli.compare import compared_text
@@ -177,7 +176,7 @@ def answer_text(told: Summary) -> str:
     rows.append(("folder", path_from_here(told.folder)))
     if told.comparison is not None:
         rows.append(("look", command_for("report", told.folder)))
-        return f"{compared_text(told.comparison, told)}\n\n{pairs(rows)}"
+        return f"{compared_text(told.comparison, told)}\n\n{_output.pairs(rows)}"
     if told.recipe == SUITE:
         from kept.ui.cli.agent import suite_rows
 
@@ -191,7 +190,7 @@ def answer_text(told: Summary) -> str:
     rows.append(("look", command_for("report", told.folder)))
     if told.improved:
         rows.append(("", command_for("diff", told.folder)))
-    return "\n\n".join(filter(None, (title(told), pairs(rows), conclusion(told))))
+    return "\n\n".join(filter(None, (title(told), _output.pairs(rows), conclusion(told))))
 
 
 def _end(told: Summary, progress: Progress, how: How) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import click
 
 from kept.errors import SetupError
+from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
     Commands,
@@ -52,8 +53,6 @@ def _experiment(function: "click.decorators.FC") -> "click.decorators.FC":
 @json_option
 def list_(experiment: str | None, as_json: bool) -> None:
     """List all versions, and which are used."""
-    from kept.ui.cli import _output
-
     registry = _registry(experiment)
     if experiment is not None and not registry.path.exists():
         _output.note(f"{experiment} has no versions of its own yet: its runs use the project's")
@@ -76,8 +75,6 @@ def list_(experiment: str | None, as_json: bool) -> None:
 @json_option
 def show(name: str, version: int | None, experiment: str | None, as_json: bool) -> None:
     """Print one version of an artifact."""
-    from kept.ui.cli import _output
-
     one = _version(_registry(experiment), name, version)
     if as_json:
         _output.document({**_row(one), "content": one.content})
@@ -99,8 +96,6 @@ def diff(
     By default from the one that the present one was made from.
     """
     from difflib import unified_diff
-
-    from kept.ui.cli import _output
 
     registry = _registry(experiment)
     new = _version(registry, name, after)
@@ -127,8 +122,6 @@ def diff(
 @json_option
 def activate(name: str, version: int, experiment: str | None, as_json: bool) -> None:
     """Have runs use a version from now on; 0 is Kept's own."""
-    from kept.ui.cli import _output
-
     before = _registry(experiment).activate(name, version)
     if as_json:
         _output.document({"artifact": name, "version": version, "before": before.number})
@@ -282,7 +275,7 @@ def suite_told(run: "Run") -> dict[str, Any]:
 
     registry = PromptRegistry(Path(run.state.fact("registry")), own_artifacts())
     by_epoch = {one.epoch: one.number for name in registry.names for one in registry.versions(name)}
-    used = max((one.step for one in run.state.closed if one.verdict.best), default=-1)
+    used = max((one.step for one in run.state.history if one.verdict.best), default=-1)
     updates = [
         {
             "epoch": step.turn.settings.get("epoch"),
@@ -292,7 +285,7 @@ def suite_told(run: "Run") -> dict[str, Any]:
             "mean_loss": step.loss,
             "reason": step.verdict.reason,
         }
-        for step in run.state.closed
+        for step in run.state.history
         if step.proposal is not None
     ]
     active = {name: one.number for name, one in registry.active().items()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.errors import SetupError
 from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
@@ -109,8 +110,6 @@ def compare(
 
 def _beside(task: Path, first: str) -> Path:
     """The task that is named; a `SetupError` says of one that lies beside A how to name it."""
-    from kept.errors import SetupError
-
     other = Path(first).parent / "task.yaml"
     if not task.exists() and other.is_file():
         hint = f"`--task {other}` takes the one beside {first}"

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.errors import SetupError
+from kept.settings import program
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here, quiet_option
 
 if TYPE_CHECKING:
@@ -35,9 +38,7 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
     """
     import tempfile
 
-    from kept.settings import program
     from kept.store.home import Home
-    from kept.ui.cli import _output
     from kept.ui.cli._run import How, compiled, start_run
     from kept.ui.demo import copy_demo
 
@@ -57,9 +58,6 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
 
 def _possible(task: "DemoName | None", quiet: bool) -> "DemoName":
     """The demo that was named; else the one with a model, where there can be one."""
-    from kept.errors import SetupError
-    from kept.ui.cli import _output
-
     if task == "redact":
         return task
     try:
@@ -77,7 +75,6 @@ def _possible(task: "DemoName | None", quiet: bool) -> "DemoName":
 
 def _have_model(quiet: bool) -> None:
     from kept.models.weights import known, megabytes, pull
-    from kept.ui.cli import _output
     from kept.ui.demo import MODEL, check_engine
 
     check_engine()

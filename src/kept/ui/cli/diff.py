@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.core.text import count, one_line
+from kept.errors import SetupError
 from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, run_argument, step_option
 from kept.ui.report.format import number
@@ -69,7 +70,6 @@ def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
 
 
 def _two_runs(first: str, second: str, as_json: bool) -> None:
-    from kept.errors import SetupError
     from kept.run import is_sweep
     from kept.ui.cli._open_run import open_run
     from kept.ui.report.diffs import difference

@@ -5,14 +5,14 @@ The output lists failed cases with reasons, then totals.
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from kept.core.text import count, one_line
-from kept.errors import SetupError, SpecError
+from kept.errors import SetupError
 from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
@@ -24,7 +24,6 @@ from kept.ui.cli._command import (
     set_option,
     workers_option,
 )
-from kept.ui.cli._output import pairs
 
 if TYPE_CHECKING:
     from kept.recipes.evaluate.compile import Wanted
@@ -216,26 +215,19 @@ def _refuse_words(words: tuple[str, ...], named: Named) -> None:
 def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "EvalOptions") -> int:
     """Measure the skill of a config, and tell what came of it."""
     from kept.evaluators.environments.registry import option_names
-    from kept.recipes.skill.config_keys import flags_of, override
+    from kept.recipes.skill.config_keys import flags_of
     from kept.recipes.skill.measure import compile_measure
     from kept.store.home import Home
     from kept.ui.cli._open_run import open_run
     from kept.ui.cli._run import resume_run, start_run, told_warnings
 
     flags = flags_of(words, ("skill", "split", "resume", "output_json"), option_names)
+    if named.skill:
+        flags.add("--skill", "env.skill_init", named.skill)
     overrides = [*flags.found, *given.settings]
-    skill = override("env.skill_init", named.skill) if named.skill else None
-    overrides += [skill] if skill else []
     wanted, problems = given.wanted(named.split, named.document), flags.problems
-    try:
+    with flags.as_typed():
         made = compile_measure(path, wanted, overrides, workers=given.workers, problems=problems)
-    except SpecError as error:
-        # the flag as it was typed, not the key that it stands for
-        said = [
-            replace(one, where="--skill", path=f"{named.skill}") if one.where == skill else one
-            for one in error.problems
-        ]
-        raise SpecError(said) from error
     plan = told_warnings(made)
     if named.past is None:
         code = start_run(plan, Home.find(Path.cwd()), given.how())
@@ -349,7 +341,9 @@ def evaluated_text(sweep: "Sweep", folder: Path, *, every: bool = False) -> str:
     from kept.ui.report.format import duration
 
     bad = [one for one in sweep.cases if one.status in ("failed", "errored")]
-    rows = list(sweep.cases) if every else bad
+    # a case without input and output is told by what was found in it
+    told = bad or [one for one in sweep.cases if one.findings]
+    rows = list(sweep.cases) if every else told
     cases = _worst_table(sweep, every) if sweep.described else _cases_table(sweep, rows)
     parts = [min_score_words(sweep), cases, _metrics_table(sweep)]
     usage = sweep.usage
@@ -365,7 +359,7 @@ def evaluated_text(sweep: "Sweep", folder: Path, *, every: bool = False) -> str:
         facts.append(("", f"{command_for('show', folder)} {shlex.quote(failing.case)}"))
     colour = "red" if bad else "green"
     title = _output.style(f"{sweep.name}: {totals(sweep)}", bold=True, fg=colour)
-    return "\n\n".join([title, *filter(None, parts), pairs(facts)])
+    return "\n\n".join([title, *filter(None, parts), _output.pairs(facts)])
 
 
 def _cases_table(sweep: "Sweep", rows: list["Tested"]) -> str:
@@ -379,7 +373,7 @@ def _cases_table(sweep: "Sweep", rows: list["Tested"]) -> str:
             one.status,
             *(_score(one.metrics.get(name)) for name in names),
             f"{one.seconds:.1f}",
-            one_line(one.why, 160),
+            one_line(one.why or "; ".join(one.findings), 160),
         )
         for one in rows[:MAX_CASES]
     ]
@@ -456,6 +450,9 @@ def _story(one: "Tested") -> Iterator[str]:
         for tools in one.expected:
             if tools.exchange == n:
                 yield from _said("tools", "as expected" if tools.matched else "not as expected")
+    if one.described:
+        for name, value in one.metrics.items():
+            yield from _said("metric", f"{name} {_score(value)}")
     for finding in one.findings:
         yield from _said("finding", finding)
     if one.failure is not None:

@@ -56,7 +56,6 @@ COMMANDS = {
             "Improve", "optimize", "optimize", "Improve what SPEC names, and keep what is better"
         ),
         Entry("Improve", "init", "init", "Write a small task that runs at once, to be changed"),
-        Entry("Improve", "loop", "optimize", "Improve the artifacts of a task.yaml"),
         Entry("Improve", "train", "train", "Train a skill on cases, and keep what is better"),
         Entry("Improve", "agent", "agent", "Have a task done by a manager and its workers"),
         Entry("Improve", "refine", "refine", "Run a finished task again, and keep what is better"),
@@ -264,8 +263,7 @@ class LazyGroup(click.Group):
         make_streams_robust()
         try:
             code = super().main(args, prog_name or "kept", standalone_mode=False, **extra)
-            if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] # it is with `>&-`
-                sys.stdout.flush()
+            sys.stdout.flush()
         except Exception as error:  # noqa: BLE001 # the last stop: no traceback reaches a person
             code = exit_code_of(error)
         sys.exit(code if isinstance(code, int) else 0)

@@ -1,9 +1,10 @@
-"""`kept optimize SPEC`, and `kept loop TASK`, which is the same."""
+"""`kept optimize SPEC`."""
 
 from pathlib import Path
 
 import click
 
+from kept.ui.cli import _output
 from kept.ui.cli._command import (
     NO_GAIN,
     Command,
@@ -52,31 +53,6 @@ def optimize(
     return _optimize(spec, _limited(settings, workers, max_usd), as_json, fail_if_no_gain, quiet)
 
 
-@click.command(cls=Command, examples=("kept loop task.yaml", "kept loop task.yaml --workers 4"))
-@click.argument("task", type=click.Path(path_type=Path))
-@set_option
-@no_cache_option
-@workers_option
-@money_option
-@json_option
-@gain_option
-@quiet_option
-def loop(
-    task: Path,
-    settings: tuple[str, ...],
-    workers: int | None,
-    max_usd: float | None,
-    as_json: bool,
-    fail_if_no_gain: bool,
-    quiet: bool,
-) -> int:
-    """Improve the artifacts of a task.yaml.
-
-    The same as `kept optimize TASK`.
-    """
-    return _optimize(task, _limited(settings, workers, max_usd), as_json, fail_if_no_gain, quiet)
-
-
 def _limited(
     settings: tuple[str, ...], workers: int | None, max_usd: float | None
 ) -> tuple[str, ...]:
@@ -93,7 +69,6 @@ def _optimize(
 ) -> int:
     from kept.recipes.registry import find_spec, kind_words
     from kept.store.home import Home
-    from kept.ui.cli import _output
     from kept.ui.cli._run import How, compiled, start_run
 
     if spec.is_dir() and (code := _refined(spec, settings, as_json, quiet)) is not None:
@@ -109,7 +84,6 @@ def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool
     """The code that a refinement ended with, or None for a folder that no finished run is in."""
     from kept.orchestrator.run_folder.read import COMPLETION, JOURNAL
     from kept.run import is_agent
-    from kept.ui.cli import _output
 
     ours = (folder / JOURNAL).exists()
     if not (is_agent(folder) if ours else (folder / COMPLETION).exists()):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from kept.errors import SetupError
 from kept.ui.cli._command import (
     Command,
     gain_option,
@@ -81,8 +82,6 @@ def resume(
 
 def _refuse(*flags: tuple[str, bool, str], what: str) -> None:
     """Say which flags mean nothing for such a run: none is passed over without a word."""
-    from kept.errors import SetupError
-
     given = [(name, hint) for name, there, hint in flags if there]
     if given:
         names = " and ".join(name for name, _ in given)
@@ -130,7 +129,6 @@ def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
 
 def check_again(run: "Run", settings: tuple[str, ...]) -> None:
     """Ask for what the run was given and did not write down."""
-    from kept.errors import SetupError
     from kept.spec.source import split_override
 
     started = run.state.started
@@ -144,7 +142,6 @@ def check_again(run: "Run", settings: tuple[str, ...]) -> None:
 
 def _spec_of(run: "Run") -> tuple[Path, tuple[str, ...]]:
     """The spec of a run, and what was set besides."""
-    from kept.errors import SetupError
     from kept.ui.cli._open_run import going_on
 
     started = run.state.started

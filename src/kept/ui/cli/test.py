@@ -14,6 +14,8 @@ import click
 from kept.core.case import SPLITS
 from kept.core.plan import COORDINATE, GATE_WHY
 from kept.core.text import dollars_at_most
+from kept.errors import KeptError
+from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
     Commands,
@@ -55,8 +57,6 @@ class TuningCommand(Command):
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 # click's own signature
         """Run it; what could not run is fatal."""
-        from kept.errors import KeptError
-
         try:
             return super().invoke(ctx)
         except (KeptError, CutShortError) as error:
@@ -203,7 +203,6 @@ def _suggest(agent: Path, how: TuneOptions) -> int:
     from kept.recipes.agent_config.spec.optimizer import missing_cases, starter_block, where_it_goes
     from kept.recipes.agent_config.spec.read import read_agent
     from kept.recipes.registry import find_spec
-    from kept.ui.cli import _output
 
     read = read_agent(find_spec(agent), how.settings)
     click.echo(starter_block(read))

@@ -84,6 +84,9 @@ def _doubt(row: StepLine, cases: int) -> Doubt:
     spread = Spread(noise=0.0, effect=(error * sqrt(cases)) ** 2)
     # the next proof of a run has half as much to risk
     wanted = cases_needed(spread, gain, 1, row.numbers["alpha_promote"] / 2)
+    if wanted is not None and wanted > cases:
+        # one figure in all sentences: the cases that are there, and about so many more
+        wanted = cases + _rounded_up(wanted - cases)
     passes = row.numbers.get("passes", 1.0)
     return Doubt(row.step, gain, low, high, cases, wanted, int(2 * passes * (wanted or 0)))
 
@@ -147,8 +150,8 @@ def _nothing_better(told: Summary | Outcome, holdout: int) -> str:
         return ""
     doubt = doubt_of(told)
     if doubt is not None and doubt.wanted is not None and doubt.wanted > doubt.cases:
-        more = _rounded_up(doubt.wanted - doubt.cases)
-        few = f"{count(doubt.cases, 'case')} are too few to tell: add about {more}"
+        more = f"{doubt.wanted - doubt.cases:,}"
+        few = f"{count(doubt.cases, 'deciding case')} are too few to tell: add about {more}"
         return f"Step {doubt.step} may be better; {few}."
     if holdout and all(row.value is None for row in told.steps):
         train = count(told.cases.get("train", 0), "train case")
