@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from kept.core.edit import Edit, apply_edits
+from kept.core.edit import Edit, apply_edits, replace_at
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
 from kept.proposers.registry import ProposerComponent
-from kept.proposers.text_units import KINDS, Kind, replace_at, units
+from kept.proposers.text_units import KINDS, Kind, units
 from kept.spec.components import BuildContext, CheckContext
 from kept.spec.validate import SomeTexts, SpecModel, some
 

@@ -25,8 +25,8 @@ from kept.core.schedules.refine import RERUN, iteration_words, iterations_in
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.core.text import count, one_line, significant
+from kept.results.summary import values
 from kept.settings import dumb_terminal
-from kept.store.run_index import values
 from kept.ui.cli._output import cut_middle
 from kept.ui.report.format import number
 
@@ -210,7 +210,7 @@ def _says_the_same(history: History) -> bool:
 def case_line(job: Job, outcome: Outcome, state: State) -> str:
     """`failed   refund-over-limit  1.2 s  equality 0.00: …`."""
     # at use: only a run that measures needs it, and with it comes all of the report
-    from kept.ui.report.eval_results import grading_of, tested
+    from kept.results.cases import grading_of, tested
 
     grading = grading_of(state)
     told = tested(job, outcome, (), grading)

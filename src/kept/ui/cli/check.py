@@ -8,6 +8,8 @@ import click
 
 from kept.core.plan import EVAL
 from kept.core.text import are, count, dollars_at_most
+from kept.errors import SpecError
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here, set_option
 
 if TYPE_CHECKING:
@@ -52,8 +54,6 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
         is_suite_spec,
     )
     from kept.store.home import Home
-    from kept.ui.cli import _output
-    from kept.ui.cli._output import pairs
 
     if is_suite_spec(spec):
         from kept.ui.cli.agent import outline_suite
@@ -74,7 +74,7 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         _output.document({"ok": True, **told})
         return
-    _output.answer(_output.visible(pairs(rows)))
+    _output.answer(_output.visible(_output.pairs(rows)))
     for warning in told["warnings"]:
         _output.warn(warning)
 
@@ -82,10 +82,19 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
 def _agent_told(
     spec: Path, settings: tuple[str, ...]
 ) -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:
+    from kept.recipes.agent_config.tune import tuning_problems
     from kept.recipes.evaluate.compile import Wanted
-    from kept.recipes.registry import compile_sweep
+    from kept.recipes.registry import compile_sweep, find_spec
 
-    told = outline_agent(compile_sweep(spec, Wanted(), settings, strict=True))
+    more = tuning_problems(find_spec(spec), settings)
+    try:
+        made = compile_sweep(spec, Wanted(), settings, strict=True)
+    except SpecError as error:
+        said = {one.message for one in more}
+        raise SpecError([*more, *(p for p in error.problems if p.message not in said)]) from None
+    if more:
+        raise SpecError(more)
+    told = outline_agent(made)
     return told, agent_rows(told)
 
 
@@ -143,7 +152,6 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _size(n: int) -> str:
-
     return count(n, "byte") if n < 10_000 else f"{n / 1024:.0f} KiB"
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.core.text import count, one_line
+from kept.errors import SetupError
 from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, run_argument, step_option
 from kept.ui.report.format import number
 
 if TYPE_CHECKING:
-    from kept.ui.report.diffs import Answer, Difference, Flip, Shift
+    from kept.results.diffs import Answer, Difference, Flip, Shift
 
 
 @click.command(
@@ -43,9 +44,9 @@ def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
         _two_runs(run, other, as_json)
         return
     from kept.core.plan import COMPARE, EVAL
+    from kept.results.diffs import best_diff, step_diff
     from kept.run import may_keep
     from kept.ui.cli._open_run import closed_step, nothing_better, open_run
-    from kept.ui.report.diffs import best_diff, step_diff
 
     past = open_run(run, may_keep if step is None else None)
     text = best_diff(past) if step is None else step_diff(past, closed_step(past, step))
@@ -69,11 +70,10 @@ def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
 
 
 def _two_runs(first: str, second: str, as_json: bool) -> None:
-    from kept.errors import SetupError
+    from kept.results.cases import sweep_of
+    from kept.results.diffs import difference
     from kept.run import is_sweep
     from kept.ui.cli._open_run import open_run
-    from kept.ui.report.diffs import difference
-    from kept.ui.report.eval_results import sweep_of
 
     pasts = [open_run(name, is_sweep) for name in (first, second)]
     sweeps = [sweep_of(past) for past in pasts]

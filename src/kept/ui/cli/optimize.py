@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from kept.ui.cli import _output
 from kept.ui.cli._command import (
     NO_GAIN,
     Command,
@@ -69,7 +70,7 @@ def _optimize(
     from kept.recipes.registry import find_spec, kind_words
     from kept.store.home import Home
     from kept.ui.cli import _output
-    from kept.ui.cli._run import How, compiled, start_run
+    from kept.ui.cli._run import How, compiled, run_session, session_of
 
     if spec.is_dir() and (code := _refined(spec, settings, as_json, quiet)) is not None:
         return 0 if code == NO_GAIN and not fail_if_no_gain else code
@@ -77,14 +78,13 @@ def _optimize(
     plan = compiled(spec, settings)
     if (kind := kind_words(spec)) and not quiet:
         _output.note(kind)
-    return start_run(plan, Home.find(find_spec(spec).parent), how)
+    return run_session(plan, Home.find(find_spec(spec).parent), session_of(plan, how))
 
 
 def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool) -> int | None:
     """The code that a refinement ended with, or None for a folder that no finished run is in."""
     from kept.orchestrator.run_folder.read import COMPLETION, JOURNAL
     from kept.run import is_agent
-    from kept.ui.cli import _output
 
     ours = (folder / JOURNAL).exists()
     if not (is_agent(folder) if ours else (folder / COMPLETION).exists()):

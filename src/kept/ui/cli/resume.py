@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from kept.errors import SetupError
 from kept.ui.cli._command import (
     Command,
     gain_option,
@@ -46,7 +47,7 @@ def resume(
     """
     from kept.core.plan import AGENT_RUN, REFINE
     from kept.ui.cli._open_run import open_run
-    from kept.ui.cli._run import How, resume_run
+    from kept.ui.cli._run import How, run_session, session_of
 
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     past = open_run(run, resuming=True)
@@ -76,13 +77,11 @@ def resume(
     check_again(past, settings)
     plan = _plan(past, spec, (*before, *settings))
     past.close()
-    return resume_run(plan, past.folder, how)
+    return run_session(plan, past.folder, session_of(plan, how))
 
 
 def _refuse(*flags: tuple[str, bool, str], what: str) -> None:
     """Say which flags mean nothing for such a run: none is passed over without a word."""
-    from kept.errors import SetupError
-
     given = [(name, hint) for name, there, hint in flags if there]
     if given:
         names = " and ".join(name for name, _ in given)
@@ -130,7 +129,6 @@ def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
 
 def check_again(run: "Run", settings: tuple[str, ...]) -> None:
     """Ask for what the run was given and did not write down."""
-    from kept.errors import SetupError
     from kept.spec.source import split_override
 
     started = run.state.started
@@ -144,7 +142,6 @@ def check_again(run: "Run", settings: tuple[str, ...]) -> None:
 
 def _spec_of(run: "Run") -> tuple[Path, tuple[str, ...]]:
     """The spec of a run, and what was set besides."""
-    from kept.errors import SetupError
     from kept.ui.cli._open_run import going_on
 
     started = run.state.started

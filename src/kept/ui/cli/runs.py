@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ def runs(limit: int, as_json: bool) -> None:
     from kept.core.plan import COMPARE
     from kept.store.home import Home
     from kept.store.run_index import RunIndex
-    from kept.ui.cli import _output
     from kept.ui.cli._open_run import runs_below
 
     home = Home.find(Path.cwd())

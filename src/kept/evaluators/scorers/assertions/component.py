@@ -9,7 +9,7 @@ from typing import cast
 from pydantic import TypeAdapter, ValidationError
 
 from kept.core.case import Cases, fields_of
-from kept.core.parsing import compile_pattern
+from kept.core.parsing import compile_pattern, parse_python
 from kept.evaluators.runners.registry import model_asked, runner_needs
 from kept.evaluators.scorers.assertions.python import file_of, function_of
 from kept.evaluators.scorers.assertions.scorer import AssertionsScorer, pattern_of
@@ -132,8 +132,8 @@ def _python_faults(value: str, folder: Path) -> Iterator[Fault]:
         if not re.search(rf"^(?:async\s+)?def\s+{re.escape(function)}\b", text, re.MULTILINE):
             yield Fault(("value",), f"`{file}` has no function `{function}`")
     try:
-        compile(text, file or "<assertion>", "exec")
-    except (SyntaxError, ValueError) as error:
+        compile(parse_python(text), file or "<assertion>", "exec")
+    except (SyntaxError, ValueError, RecursionError) as error:
         why = getattr(error, "msg", None) or str(error)
         line = f" in line {error.lineno}" if file and isinstance(error, SyntaxError) else ""
         yield Fault(("value",), f"is not Python: {why}{line}")
