@@ -14,7 +14,7 @@ _HERE = "kept.proposers"
 PROPOSERS: Registry[Proposer] = Registry(
     "kept.proposers",
     {
-        "variants": f"{_HERE}.variants:VariantsComponent",
+        "variants": f"{_HERE}.variant_files:VariantsComponent",
         "numeric": f"{_HERE}.numeric.component:NumericComponent",
         "prune": f"{_HERE}.prune:PruneComponent",
         "demos": f"{_HERE}.few_shot:DemosComponent",

@@ -5,16 +5,11 @@ Measure-only proposers change nothing, for the last turns of a race for example.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from kept.core.edit import Write
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Claim, Measure, Proposal, ProposerReply, Prove, Skip
 from kept.core.schedules.round_robin import CLAIM, MEASURE, PROVE
-from kept.proposers.registry import ProposerComponent
-from kept.spec.components import BuildContext, CheckContext
-from kept.spec.paths import read_alternatives
-from kept.spec.validate import SomeTexts, SpecModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +62,3 @@ class Variants:
     def most_proposed(self) -> int:
         """Each is proposed once."""
         return len(self.variants)
-
-
-class VariantsSpec(SpecModel):
-    """Texts that somebody already wrote."""
-
-    kind: Literal["variants"]
-    files: SomeTexts
-
-
-class VariantsComponent(ProposerComponent[VariantsSpec]):
-    """Texts that already exist."""
-
-    Spec = VariantsSpec
-
-    def check(self, spec: VariantsSpec, context: CheckContext) -> None:
-        """Read the texts; report files that stand for no artifact."""
-        found = read_alternatives(context.source, context.at("files"), spec.files, context.texts)
-        context.found.update({one.label: one.texts for one in found})
-
-    def build(self, spec: VariantsSpec, context: BuildContext) -> Variants:
-        """Each text once, in order."""
-        found = context.found.items()
-        read = (Variant(texts, label) for label, texts in found if not isinstance(texts, str))
-        return Variants(tuple(read), context.name)

@@ -88,7 +88,7 @@ def _ending(folder: Path) -> tuple[str, str]:
 
 
 def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
-    from kept.core.plan import AGENT_RUN, COMPARE, EVAL, REFINE
+    from kept.core.plan import AGENT_RUN, COMPARE, EVAL
     from kept.ui.report.format import number
 
     if row.refinement:
@@ -105,9 +105,7 @@ def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
         result = answers(told) or result
     spec = path_from_here(row.spec) if row.spec else row.recipe or row.reason
     # what was compared is neither kept nor refused
-    kept = "comparison" if compared else f"{row.keeps} of {row.proposals}"
-    if row.recipe == REFINE and not row.proposals:
-        kept = f"0 of {row.steps}"  # attempts that left nothing
+    kept = "comparison" if compared else f"{row.keeps} of {row.tried}"
     if row.recipe == EVAL:
         from kept.ui.cli.eval import read_sweep
         from kept.ui.report.eval_report import totals
