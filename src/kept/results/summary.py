@@ -1,18 +1,18 @@
 """Summary of a run for all views: scoring in words, tie-breakers, shares of proposers.
 
-Scoring is read from the fact that a recipe wrote about its scorer; an unknown format gives no
+Scoring is read from what the settings of a run have of its scorer; an unknown format gives no
 text.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, TypedDict, cast
 
 from kept.core.budget import Spend, StopReason
-from kept.core.event import RunStarted
-from kept.core.objective import Constraint, Objective, Operator
+from kept.core.event import Document, RunSettings, RunStarted
+from kept.core.objective import Objective
 from kept.core.proposal import MERGE, ClosedStep, Proposal, Reply
 from kept.core.rollout import Purpose
 from kept.core.schedules.round_robin import OF_THE_RUN
@@ -20,15 +20,71 @@ from kept.core.state import State
 from kept.core.turns import NOTHING
 from kept.core.verdict import FOLLOWED, IDLE, UNMEASURED, VerdictCode, VerdictKind, word_for
 from kept.results.compare import Comparison, comparison_of
+from kept.store.jsonl import decoded
 from kept.store.overview import journalled_spend
 from kept.store.reader import Run, Unmeasured, unmeasured
 from kept.store.run_index import claim_of, measured_on, values
 from kept.store.step_index import StepRow
 
 
-def scorer_words(fact: object) -> str:
+class Named(TypedDict):
+    """A criterion."""
+
+    name: str
+
+
+class Rule(TypedDict):
+    """A rule of a scorer."""
+
+    kind: str
+
+
+class Judge(TypedDict):
+    """A model that judges."""
+
+    provider: str
+    model: str
+
+
+class Pairwise(TypedDict, total=False):
+    """A comparison in both orders."""
+
+    prompt: str | None
+
+
+class Part(TypedDict):
+    """A part of a composite scorer."""
+
+    name: str
+    scorer: "Scoring"
+
+
+class Scoring(TypedDict, total=False):
+    """How candidates are run or scored, as far as it is told in words."""
+
+    type: str
+    command: object
+    agent: str
+    model: object
+    function: str
+    rules: list[Rule]
+    criteria: list[Named]
+    judges: list[Judge] | None
+    draws: int
+    cap: float | None
+    pairwise: Pairwise | None
+    prompt: str | None
+    parts: list[Part]
+
+
+def scoring_in(document: Document) -> Scoring:
+    """The runner or scorer of the settings of a run, or of a plan."""
+    return decoded(document, Scoring, "settings.spec")
+
+
+def scorer_words(told: Scoring) -> str:
     """One line about a scorer or a runner; empty where nothing is known of it."""
-    match fact:
+    match told:
         case {"command": str(command)}:
             return f"`{command}`"
         case {"type": "agent", "agent": str(agent), "model": str(model)}:
@@ -38,58 +94,50 @@ def scorer_words(fact: object) -> str:
         case {"type": "python", "function": str(function)}:
             return f"the Python function `{function}`"
         case {"type": "rules"}:
-            rules = cast("dict[str, list[dict[str, str]]]", fact)["rules"]
-            kinds = dict.fromkeys(rule["kind"] for rule in rules)
+            kinds = dict.fromkeys(rule["kind"] for rule in told.get("rules", ()))
             return f"rules: {', '.join(kinds)}"
         case {"type": "judge"}:
-            return _judge_words(cast("dict[str, Any]", fact))
+            return _judge_words(told)
         case {"type": "assertions"}:
             return "what each case asserts"
         case {"type": "composite"}:
-            parts = [f"{part['name']} ({scorer_words(part['scorer'])})" for part in _parts(fact)]
+            parts = [f"{one['name']} ({scorer_words(one['scorer'])})" for one in _parts(told)]
             return f"a weighted mean of {', '.join(parts)}"
         case _:
             return ""
 
 
-def _judge_words(fact: dict[str, Any]) -> str:
-    names = [criterion["name"] for criterion in fact.get("criteria", ())]
-    names += ["a comparison in both orders"] if fact.get("pairwise") else []
-    judges = [f"{one['provider']}/{one['model']}" for one in fact.get("judges") or ()]
+def _judge_words(told: Scoring) -> str:
+    pairwise = told.get("pairwise")
+    names = [criterion["name"] for criterion in told.get("criteria", ())]
+    names += ["a comparison in both orders"] if pairwise else []
+    judges = [f"{one['provider']}/{one['model']}" for one in told.get("judges") or ()]
     by = f" by {', '.join(judges)}" if judges else ""
-    times = f", {fact['draws']} draws each" if fact.get("draws", 1) > 1 else ""
-    floor = f"; rules cap it at {fact.get('cap') or 0:g}" if fact.get("rules") else ""
-    pairwise = cast("dict[str, Any]", fact.get("pairwise") or {})
-    own = [str(one["prompt"]) for one in (fact, pairwise) if one.get("prompt")]
-    told = f"; told by your {' and '.join(own)}" if own else ""
-    return f"judged{by}{times}: {', '.join(names)}{floor}{told}"
+    times = f", {told.get('draws')} draws each" if told.get("draws", 1) > 1 else ""
+    floor = f"; rules cap it at {told.get('cap') or 0:g}" if told.get("rules") else ""
+    prompts = (told.get("prompt"), (pairwise or Pairwise()).get("prompt"))
+    own = [prompt for prompt in prompts if prompt]
+    by_prompt = f"; told by your {' and '.join(own)}" if own else ""
+    return f"judged{by}{times}: {', '.join(names)}{floor}{by_prompt}"
 
 
-def judges(fact: object) -> bool:
+def judges(told: Scoring) -> bool:
     """Whether models take part as judges."""
-    match fact:
-        case {"type": "judge"}:
-            return True
-        case {"type": "composite"}:
-            return any(judges(part["scorer"]) for part in _parts(fact))
-        case _:
-            return False
+    return told.get("type") == "judge" or any(judges(part["scorer"]) for part in _parts(told))
 
 
-def scoring_functions(fact: object) -> Iterator[str]:
+def scoring_functions(told: Scoring) -> Iterator[str]:
     """The Python functions of the user that take part."""
-    match fact:
+    match told:
         case {"type": "python", "function": str(function)}:
             yield function
-        case {"type": "composite"}:
-            for part in _parts(fact):
-                yield from scoring_functions(part["scorer"])
         case _:
-            return
+            for part in _parts(told):
+                yield from scoring_functions(part["scorer"])
 
 
-def _parts(fact: object) -> list[dict[str, object]]:
-    return cast("dict[str, list[dict[str, object]]]", fact)["parts"]
+def _parts(told: Scoring) -> list[Part]:
+    return told.get("parts", [])
 
 
 _BEST_KNOWN: tuple[Purpose, ...] = ("test", "promote", "decide", "screen")
@@ -108,8 +156,7 @@ class Tie(NamedTuple):
 
 def ties_of(state: State) -> tuple[Tie, ...]:
     """Every tie-breaker of a run, in order; nothing while nothing was measured."""
-    given = state.started.facts.get("tie_breakers") if state.started else None
-    names = [str(one).partition(" ")[2] for one in cast("list[object]", given or [])]
+    names = [one.partition(" ")[2] for one in state.settings.tie_breakers]
     seed = {e.purpose: e for e in state.evaluations.get(state.seed, ())}
     best = {e.purpose: e for e in state.evaluations.get(state.best, ())}
     both = next((purpose for purpose in _BEST_KNOWN if purpose in seed and purpose in best), None)
@@ -348,10 +395,7 @@ def summary(run: Run) -> Summary:
     seed_value, best_value = values(state)
     claim = claim_of(state)
     since = max(0.0, state.sitting[1] - state.sitting[0]) if state.sitting else 0.0
-    proposers = started.facts.get("proposers")
-    sandbox = started.facts.get("sandbox")
-    facts = cast("dict[str, list[object]]", sandbox) if isinstance(sandbox, dict) else {}
-    objective = objective_of(state)
+    settings, objective = started.settings, objective_of(state)
     # the reasons of the index, which say what failed; those of the state are what proposers see
     reasons = {row.step: row.reason for row in run.steps}
     return Summary(
@@ -359,21 +403,19 @@ def summary(run: Run) -> Summary:
         folder=run.folder,
         version=started.version,
         recipe=started.recipe,
-        spec=state.fact("spec"),
+        spec=settings.spec.path,
         status=run.status,
         stopped=state.stopped,
         started=started.t,
         elapsed=state.elapsed + since,
-        metric=state.fact("metric") or "score",
+        metric=settings.metric,
         direction=objective.direction,
-        gate=state.fact("gate"),
-        proposers=tuple(map(str, cast("list[object]", proposers)))
-        if isinstance(proposers, list)
-        else (),
-        cases=_numbers(started.facts.get("cases")),
-        budget=_numbers(started.facts.get("budget")),
-        not_enforced=tuple(map(str, facts.get("not_enforced", ()))),
-        functions=tuple(scoring_functions(started.facts.get("scorer"))),
+        gate=settings.gate,
+        proposers=settings.proposers,
+        cases=settings.cases or {},
+        budget={name: n for name, n in asdict(settings.budget).items() if n is not None},
+        not_enforced=not_enforced(settings),
+        functions=tuple(scoring_functions(scoring_in(settings.spec.scorer))),
         seed=state.seed,
         best=state.best,
         best_step=state.best_step,
@@ -392,13 +434,13 @@ def summary(run: Run) -> Summary:
         unmeasured=unmeasured(run, state),
         lost=len(state.lost),
         turns=turns_of(state),
-        comparison=comparison_of(state, reasons),
+        comparison=comparison_of(state, reasons, run.folder),
         spend=journalled_spend(run.folder, state),
     )
 
 
 def _leading(state: State) -> int | None:
-    if state.incumbent == state.best or state.fact("gate") != "race":
+    if state.incumbent == state.best or state.settings.gate != "race":
         return None
     made = (step for step in reversed(state.closed) if step.verdict.outcome == "keep")
     return next((step.step for step in made if step.candidate == state.incumbent), None)
@@ -456,25 +498,11 @@ def objective_of(state: State) -> Objective:
 
 def objective_from(started: RunStarted | None) -> Objective:
     """What a run improves, as far as the record of its start tells."""
-    facts: Mapping[str, object] = started.facts if started else {}
-    minimize = facts.get("direction") == "minimize"
-    given = facts.get("constraints")
-    rows = cast("list[dict[str, object]]", given) if isinstance(given, list) else []
-    return Objective(
-        str(facts.get("metric") or "score"),
-        "minimize" if minimize else "maximize",
-        constraints=tuple(
-            Constraint(
-                str(row["metric"]), cast("Operator", row["op"]), float(cast("float", row["value"]))
-            )
-            for row in rows
-        ),
-    )
+    settings = started.settings if started else RunSettings()
+    return Objective(settings.metric, settings.direction, constraints=settings.constraints)
 
 
-def _numbers(fact: object) -> Mapping[str, int]:
-    """The numbers among a fact's entries: facts are whatever a recipe wrote, read with care."""
-    if not isinstance(fact, Mapping):
-        return {}
-    entries = cast("Mapping[str, object]", fact)
-    return {name: cast("int", v) for name, v in entries.items() if isinstance(v, int | float)}
+def not_enforced(settings: RunSettings) -> tuple[str, ...]:
+    """What the sandbox of a run did not enforce."""
+    told = settings.spec.sandbox.get("not_enforced")
+    return decoded(told or (), tuple[str, ...], "settings.spec.sandbox.not_enforced")

@@ -13,8 +13,9 @@ import logging
 import mmap
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -22,7 +23,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 import msgspec
 
 from kept.core.artifact import Candidate
-from kept.core.event import Event
+from kept.core.event import Event, RunResumed, RunStarted
 from kept.core.rollout import Failure
 from kept.errors import JournalError
 from kept.store import codec
@@ -518,3 +519,51 @@ def _finder(needles: tuple[bytes, ...]) -> Callable[[mmap.mmap, int], int]:
         return -1 if hit is None else hit.start()
 
     return find
+
+
+def decoded(document: object, kind: type[T], place: str, folder: Path | None = None) -> T:
+    """A part of the last start or resume of a run, as a type of its own.
+
+    Raises a `JournalError` that names the place and, for the run of a folder, the line. A dataclass
+    has all of its keys and no others, because a resume takes a request as a whole: an unknown key
+    was renamed, or asks for a feature that this version lacks. A `TypedDict` drops others.
+    """
+    try:
+        return _converted(document, kind, place)
+    except ValueError as error:
+        path = folder / "journal.jsonl" if folder else Path("journal.jsonl")
+        raise damaged(path, _line_of_settings(path) if folder else 1, error) from error
+
+
+def _converted(document: object, kind: type[T], place: str) -> T:
+    try:
+        found = msgspec.convert(document, kind)
+        if is_dataclass(kind):
+            _check_keys(document, codec.document_of(found), place)
+        return found
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise ValueError(f"`{place}{where.removesuffix('`')}`: {what}") from error
+
+
+def _check_keys(document: object, whole: object, place: str) -> None:
+    """Raise a `ValueError` for a key that is too much, or missing."""
+    match document, whole:
+        case Mapping(), Mapping():
+            for name in (*document, *whole):
+                if name not in whole:
+                    raise ValueError(f"`{place}.{name}` is no key that is known here")
+                if name not in document:
+                    raise ValueError(f"`{place}.{name}` is missing")
+                _check_keys(document[name], whole[name], f"{place}.{name}")
+        case ((list() | tuple()), list()):
+            for n, (one, other) in enumerate(zip(document, whole, strict=True)):
+                _check_keys(one, other, f"{place}[{n}]")
+        case _:
+            pass
+
+
+def _line_of_settings(path: Path) -> int:
+    """The line of the last start or resume."""
+    events = enumerate(read_events(path), 1)
+    return max(n for n, event in events if isinstance(event, RunStarted | RunResumed))

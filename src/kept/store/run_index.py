@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
-from typing import cast
 from zlib import crc32
 
 from kept.core.objective import Objective
-from kept.core.plan import AGENT_RUN, ITERATIONS, REFINE, SUITE
+from kept.core.plan import AGENT_RUN, ITERATIONS, REFINE
 from kept.core.rollout import Purpose
 from kept.core.schedules.refine import attempts, reruns, run_folder
 from kept.core.state import State
@@ -26,7 +25,6 @@ from kept.store.jsonl import read_events
 from kept.store.lock import holder
 from kept.store.overview import Glance
 from kept.store.reader import fold_run
-from kept.store.schema import seed_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +116,13 @@ class RunIndex:
         fresh: list[RunRow] = []
         for row in self.rows():
             found.append(row)
-            if row.recipe != REFINE:
+            inner = _INNER_RUNS.get(row.recipe)
+            if inner is None:
                 continue
             mine = sorted(known.get(row.id, ()), key=lambda one: one.iteration)
             if not mine or any(one.size != row.size for one in mine):
                 try:
-                    mine = iterations_of(self._home.runs / row.id, row)
+                    mine = inner(self._home.runs / row.id, row)
                 except JournalError as error:
                     # its own row needs less of the journal than its iterations do
                     found[-1] = _unreadable(row.id, UNREADABLE, str(error.message), row.size)
@@ -188,12 +187,10 @@ class RunIndex:
         seed_value, best_value = told.values
         spend, gain = told.spend, told.gain
         limit, used = nearest_limit(told)
-        asked = started.facts.get(AGENT_RUN)
-        agent_run = cast("Mapping[str, object]", asked if isinstance(asked, Mapping) else {})
         return RunRow(
             id=folder.name,
             recipe=started.recipe,
-            spec=told.fact("spec"),
+            spec=told.settings.spec.path,
             status=status,
             started=started.t,
             steps=len(told.rows),
@@ -201,7 +198,7 @@ class RunIndex:
             keeps=told.keeps,
             rollouts=spend.rollouts,
             usd=spend.usd,
-            metric=told.fact("metric"),
+            metric=told.metric,
             seed_value=seed_value,
             best_value=best_value,
             reason=told.stopped.message if told.stopped else "",
@@ -213,7 +210,7 @@ class RunIndex:
             elapsed=told.elapsed,
             spark=" ".join(f"{value:.4g}" for value in _staircase(told)),
             size=size,
-            parent_run_id=str(agent_run.get("parent_run_id") or ""),
+            parent_run_id=str(started.request.get("parent_run_id") or ""),
         )
 
 
@@ -229,7 +226,7 @@ def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
     """
     path = folder / "journal.jsonl"
     state = fold_run(read_events(path), path).state
-    root = state.fact(ITERATIONS)
+    root = str(state.started.facts.get(ITERATIONS, "")) if state.started else ""
     return [
         replace(
             of,
@@ -260,6 +257,10 @@ def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
     ]
 
 
+_INNER_RUNS: Mapping[str, Callable[[Path, RunRow], list[RunRow]]] = {REFINE: iterations_of}
+"""Lists the runs inside a run, by recipe."""
+
+
 def values(state: State) -> tuple[float | None, float | None]:
     """The metric of seed and best on the test cases, else on others that both were measured on."""
     first, second, _ = measured_values(state)
@@ -268,13 +269,9 @@ def values(state: State) -> tuple[float | None, float | None]:
 
 def measured_on(state: State) -> str:
     """Cases that `values` are from, as in `12 test cases`; empty for a run without cases."""
-    started = state.started
-    # the tasks of a suite are no split of cases
-    splits = started.facts.get("cases") if started and started.recipe != SUITE else None
-    purpose = measured_values(state)[2]
-    if not isinstance(splits, Mapping) or not splits or purpose is None:
+    sizes, purpose = state.settings.cases, measured_values(state)[2]
+    if not sizes or purpose is None or not state.settings.sampled:
         return ""
-    sizes = cast("Mapping[str, int]", splits)
     known = state.evaluations.get(state.best, ())
     cases = max((len(e.cases) for e in known if e.purpose == purpose), default=0)
     split = {"test": "test", "screen": "train"}.get(purpose, "holdout")
@@ -285,8 +282,7 @@ def measured_on(state: State) -> str:
 
 def measured_values(state: State) -> tuple[float | None, float | None, Purpose | None]:
     """The values of seed and best, and what the rollouts they are from were for."""
-    direction = "minimize" if state.fact("direction") == "minimize" else "maximize"
-    objective = Objective(direction=direction)
+    objective = Objective(direction=state.settings.direction)
     # where every rollout failed, the loss is the worst there is, and nothing was measured
     losses: list[dict[Purpose, float | None]] = [
         {e.purpose: e.loss for e in state.evaluations.get(id_, ()) if e.failed < e.asked}
@@ -301,8 +297,8 @@ def measured_values(state: State) -> tuple[float | None, float | None, Purpose |
     common = scored or both or [*orders[2:]]
     pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
     found = [None if loss is None else objective.value(loss) for loss in pair]
-    if found == [None, None] and state.best == state.seed and state.started is not None:
-        found = [seed_value(state.started.facts)] * 2
+    if found == [None, None] and state.best == state.seed:
+        found = [state.settings.seed_value] * 2
     return found[0], found[1], next((p for p in common if p in best), None)
 
 
@@ -324,9 +320,7 @@ def _unreadable(name: str, status: str, reason: str, size: int) -> RunRow:
 
 def nearest_limit(told: Glance) -> tuple[str, float]:
     """The limit of a run's budget that it is nearest to, and the share of it that is used."""
-    given = told.begun.facts.get("budget")
-    limits = cast("Mapping[str, object]", given if isinstance(given, Mapping) else {})
-    spend = told.spend
+    limits, spend = told.settings.budget, told.spend
     used = {
         "max_iterations": len(told.rows),
         "max_minutes": told.elapsed / 60,
@@ -334,9 +328,9 @@ def nearest_limit(told: Glance) -> tuple[str, float]:
         "max_rollouts": spend.rollouts,
     }
     shares = {
-        name.removeprefix("max_"): used[name] / limit
-        for name, limit in limits.items()
-        if name in used and isinstance(limit, int | float) and limit > 0
+        name.removeprefix("max_"): done / limit
+        for name, done in used.items()
+        if (limit := getattr(limits, name))
     }
     return max(shares.items(), key=lambda share: share[1], default=("", 0.0))
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from kept.core.budget import StopReason
-from kept.core.plan import REFINE
+from kept.core.event import Document
 from kept.core.proposal import ClosedStep, Proposal, Turn
 from kept.core.state import State
 from kept.core.text import count
@@ -50,9 +50,9 @@ def iteration_words(k: int, n: int) -> str:
     return f"iteration {k} of {n}"
 
 
-def iterations_in(facts: Mapping[str, object]) -> int:
-    """The most iterations of the session that began with these facts."""
-    asked = cast("Mapping[str, object]", facts.get(REFINE) or {}).get("iterations")
+def iterations_in(request: Document) -> int:
+    """The most iterations of the session that began with this request."""
+    asked = request.get("iterations")
     return clamped(asked) if isinstance(asked, int) else MOST
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from kept.evaluators.runners.coding_agent import AgentRunnerSpec
 from kept.evaluators.runners.command import ModelRunnerSpec
@@ -11,22 +10,12 @@ from kept.evaluators.scorers.judge import JudgeScorerSpec
 from kept.evaluators.scorers.spec import leaves_of
 from kept.models.providers import ModelConfig
 from kept.models.roles import Role, is_free, is_priced, unbounded
+from kept.recipes.base import Charge, Payer
 from kept.recipes.task.make_proposers import Proposing
 from kept.recipes.task.make_runner import target_of
 from kept.recipes.task.spec import TaskSpec
 
-Payer = Literal["runner", "scorer", "proposers"]
-
 _ROLES: dict[Payer, Role] = {"runner": "target", "scorer": "judge", "proposers": "optimizer"}
-
-
-class Charge(NamedTuple):
-    """A model that costs money with every call."""
-
-    by: Payer
-    model: str
-    priced: bool
-    """Whether it is known how much."""
 
 
 def charges_of(task: TaskSpec, proposing: Proposing, folder: Path) -> tuple[Charge, ...]:

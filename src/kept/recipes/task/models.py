@@ -85,14 +85,14 @@ def check_asked(source: Source, loc: Loc, config: ModelConfig) -> None:
         source.report(loc, error.message, error.hint)
 
 
-def told(task: TaskSpec, folder: Path) -> tuple[dict[str, object], tuple[str, ...]]:
+def told(task: TaskSpec, folder: Path) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
     """What a reader wants to know of each role, and what should be known before a run."""
     others = [spec.config(folder) for spec in _without_role(task)]
     try:
         found = configs(task.models, folder)
     except SetupError as error:
         return {}, (f"KEPT_MODEL: {error.message}", *_unpriced(others))
-    facts: dict[str, object] = {
+    facts: dict[str, dict[str, object]] = {
         role: {"model": config.name, "cache": is_kept(role, config)}
         for role, config in found.items()
     }

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,11 @@ from kept.orchestrator.record import AgentRun
 from kept.orchestrator.run_folder.read import FINAL
 from kept.orchestrator.run_folder.write import sweep_own
 from kept.orchestrator.workers import Stop
-from kept.recipes.agent_run.compile import Asked, Watched, before_of, compile_agent_run
+from kept.recipes.agent_run.compile import Watched, compile_agent_run
 from kept.recipes.agent_run.journal_view import agent_run_of, deliveries_of
+from kept.recipes.agent_run.request import Asked
+from kept.recipes.base import Context
+from kept.recipes.registry import compile_resumed, request_of
 from kept.run import Ended, Watch, resume, start
 from kept.store.candidate_files import named_place, write_below, write_whole
 from kept.store.home import Home
@@ -60,13 +63,11 @@ def start_agent(asked: Asked, how: HowAgent) -> int:
 
 def resume_agent(run: Run, settings: tuple[str, ...], how: HowAgent) -> int:
     """Go on with a run; the exit code."""
-    from kept.core.plan import AGENT_RUN
-
-    asked = Asked.of(run.fact(AGENT_RUN))
-    asked = replace(asked, settings=(*asked.settings, *settings))
+    asked = request_of(run, Asked)
+    assert asked is not None, "an agent run"
     progress, stop = _progress(how), Stop()
     watched = Watched(say=progress.say, stop=stop)
-    plan = told_warnings(compile_agent_run(asked, watched, before_of(run)))
+    plan = told_warnings(compile_resumed(run, Context(overrides=settings, watched=watched)))
     return _sit(lambda watch: resume(plan, run.folder, watch), asked, how, progress, stop)
 
 

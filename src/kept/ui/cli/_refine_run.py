@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from kept.core.plan import AGENT_RUN, REFINE
 from kept.core.schedules.refine import Attempt, reruns, unpaid, unread
 from kept.core.state import State
 from kept.core.text import count
@@ -37,10 +36,13 @@ from kept.orchestrator.run_folder.write import Layout, write_run
 from kept.orchestrator.workers import Stop
 from kept.recipes.agent_run.compile import Watched
 from kept.recipes.agent_run.journal_view import agent_run_of, delivered_by
-from kept.recipes.refine.compile import ARTIFACTS, compile_refine
-from kept.recipes.refine.request import MAX_USD, Refinement, changed_files, with_more
+from kept.recipes.agent_run.request import Asked
+from kept.recipes.base import Context
+from kept.recipes.refine.compile import compile_refine
+from kept.recipes.refine.request import MAX_USD, Refinement, changed_files
 from kept.recipes.refine.request import REFINEMENTS as SESSIONS_BELOW
-from kept.run import Ended, Watch, is_agent, resume, start
+from kept.recipes.registry import compile_resumed, request_of
+from kept.run import Ended, Watch, asked_for, resume, start
 from kept.store.candidate_files import make_folder
 from kept.store.home import Home
 from kept.store.reader import Run
@@ -72,9 +74,9 @@ def told_of(run: Run, state: State) -> Told:
 
 def refined_of(run: Run) -> "Refined | None":
     """The refinement that a run is; None for others, and for one whose task is gone."""
-    if run.recipe != REFINE:
+    asked = request_of(run, Refinement)
+    if asked is None:
         return None
-    asked = Refinement.of(run.fact(REFINE))
     try:
         asked.refined  # noqa: B018 # raises where its experiment was deleted
     except SetupError:
@@ -203,7 +205,7 @@ class Refined:
     @property
     def _more(self) -> str:
         """The command that goes on with twice the money for readings, where that is used up."""
-        state, usd = self.told.state, readings_usd(self.told.state)
+        state, usd = self.told.state, self.told.state.settings.budget.max_rollouts_usd
         if not usd or not state.stopped or state.stopped.kind != "usd":
             return ""
         return command_for("resume", self.folder, (f"{MAX_USD}={2 * usd:.10g}",))
@@ -242,12 +244,6 @@ class Refined:
         if not told.final and held.beaten_by(told.parts(told.best_id)["total"], told.measure):
             return f"it holds run {held.run_id} until this race has come to its end"
         return held.stays(told.measure)
-
-
-def readings_usd(state: State) -> float | None:
-    """What all readings of a refinement may cost together; None without a limit, or a race."""
-    limits = state.started.facts.get("budget") if state.started else None
-    return cast("Mapping[str, float | None]", limits or {}).get("max_rollouts_usd")
 
 
 def _stopped(reason: str, state: State) -> str:
@@ -328,7 +324,7 @@ def seed_folder(name: str) -> Path:
     if not folder.is_dir():
         if (iteration := iteration_named(name)) is not None:
             return _whole(Path(iteration.folder).resolve())
-        folder = Home.find(Path.cwd()).find_run(name, is_agent)
+        folder = Home.find(Path.cwd()).find_run(name, asked_for(Asked))
     lay_out(folder)
     return folder.resolve()
 
@@ -357,7 +353,7 @@ def lay_out(folder: Path) -> None:
     """Write the files of an agent run of ours as its source lays them out."""
     run = Run(folder)
     try:
-        record = agent_run_of(run) if run.recipe == AGENT_RUN else None
+        record = agent_run_of(run) if request_of(run, Asked) else None
         if record is not None:
             write_run(folder, record, delivered_by(run), Layout())
     finally:
@@ -378,11 +374,12 @@ def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
 
 def resume_refine(run: Run, settings: tuple[str, ...], *, as_json: bool, quiet: bool) -> int:
     """Go on with a refinement, perhaps with more money for readings; the exit code."""
-    asked = with_more(Refinement.of(run.fact(REFINE)), settings, readings_usd(run.state))
-    began = cast("Mapping[str, str] | None", run.fact(ARTIFACTS))
-    run.close()
     progress, stop = _progress(quiet), Stop()
-    plan = told_warnings(compile_refine(asked, Watched(say=progress.say, stop=stop), began))
+    watched = Watched(say=progress.say, stop=stop)
+    made = compile_resumed(run, Context(overrides=settings, watched=watched))
+    run.close()
+    plan, asked = told_warnings(made), made.plan.request
+    assert isinstance(asked, Refinement), "a refinement"
     with refining(asked.refined, asked.session):
         return _sit(lambda watch: resume(plan, run.folder, watch), asked, progress, stop, as_json)
 

@@ -5,16 +5,16 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from kept.core.objective import unusable
-from kept.core.plan import COORDINATE, EVAL, SKILL, SUITE, Plan
+from kept.core.plan import AGENT_CONFIG, EVALUATE, SKILL, SUITE, Plan
 from kept.engine.stop import OF_NO_USE, no_bounds
 from kept.errors import KeptError
 from kept.recipes.base import Compiled
-from kept.recipes.registry import compile_spec
+from kept.recipes.registry import compile_spec, start_command
 from kept.results.summary import Summary, summary
-from kept.run import Ended, Watch, resume, start, start_command
+from kept.run import Ended, Watch, resume, start
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.ui.cli import _output
@@ -40,9 +40,9 @@ from kept.ui.report.markdown import write_report
 from kept.ui.report.race import conclusion, no_step_left
 
 
-def compiled(spec: Path, settings: Sequence[str] = (), began: str = "") -> Plan:
-    """The plan of a spec, for a run that began with this gate if it goes on; warnings are told."""
-    return told_warnings(compile_spec(spec, settings, began))
+def compiled(spec: Path, settings: Sequence[str] = ()) -> Plan:
+    """The plan of a spec; warnings are told."""
+    return told_warnings(compile_spec(spec, settings))
 
 
 def told_warnings(made: Compiled) -> Plan:
@@ -116,17 +116,21 @@ def _sit(go: _Going, place: Callable[[str], Path], how: How) -> int:
     told = _report(ended.folder)
     if not how.quiet:
         _output.note("")
-    if told.recipe == EVAL:
-        return _evaluated(told, how)
+    return ANSWERS.get(told.recipe, _improved)(told, progress, how)
+
+
+def _improved(told: Summary, progress: Progress, how: How) -> int:
+    """The answer of a run with steps."""
     if how.json:
         failed = told.stopped is not None and told.stopped.kind == "error"
-        _output.document({"ok": not failed, **headline(told), **_of_suite(told)})
+        more = DOCUMENTS.get(told.recipe)
+        _output.document({"ok": not failed, **headline(told), **(more(told) if more else {})})
     else:
         _output.answer(answer_text(told))
     return _end(told, progress, how)
 
 
-def _evaluated(told: Summary, how: How) -> int:
+def _evaluated(told: Summary, _: Progress, how: How) -> int:
     """The answer of a run that measured, whole or not."""
     code = tell_evaluated(
         told.folder, as_json=how.json, every=how.verbose, write=how.write, form=how.form
@@ -149,21 +153,22 @@ def _report(folder: Path) -> Summary:
     except (OSError, KeptError) as error:
         _output.warn(f"cannot write {path_from_here(folder / 'report.md')}: {error}")
     told = summary(run)
-    if told.recipe == COORDINATE:
-        from kept.ui.cli._tune_run import write_pages
-
+    if (write := PAGES.get(told.recipe)) is not None:
         try:
-            write_pages(run)
+            write(run)
         except OSError as error:
             _output.warn(f"cannot write {error.filename}: {error.strerror}")
     run.close()
     return told
 
 
-def _of_suite(told: Summary) -> Mapping[str, Any]:
-    """What a program is told besides of a run that optimizes prompts."""
-    if told.recipe != SUITE:
-        return {}
+def _tuning_pages(run: Run) -> None:
+    from kept.ui.cli._tune_run import write_pages
+
+    write_pages(run)
+
+
+def _suite_document(told: Summary) -> Mapping[str, Any]:
     from kept.ui.cli.agent import suite_told
 
     with closing(Run(told.folder)) as run:
@@ -178,14 +183,9 @@ def answer_text(told: Summary) -> str:
     if told.comparison is not None:
         rows.append(("look", command_for("report", told.folder)))
         return f"{compared_text(told.comparison, told)}\n\n{pairs(rows)}"
-    if told.recipe == SUITE:
-        from kept.ui.cli.agent import suite_rows
-
+    if (more := ROWS.get(told.recipe)) is not None:
         with closing(Run(told.folder)) as run:
-            rows += suite_rows(run)
-    if told.recipe == SKILL:
-        with closing(Run(told.folder)) as run:
-            rows.append(("outputs", path_from_here(run.outputs)))
+            rows += more(run)
     if told.improved:
         rows.append(("best", path_from_here(told.folder / "best")))
     rows.append(("look", command_for("report", told.folder)))
@@ -211,31 +211,42 @@ def _end(told: Summary, progress: Progress, how: How) -> int:
         _output.note(f"{done}: {told.stopped.message}")
         if kind in LIMITS:
             _output.note(f"hint: {_more(told, kind)}")
-    elif told.recipe == SKILL and kind in ("rollouts", "usd", "minutes"):
-        # a training has an end of its own, and this is before it
+    elif kind in ENDS_EARLY.get(told.recipe, ()):
         _output.note(f"hint: {_more(told, kind)}")
     return NO_GAIN if how.fail_if_no_gain and not told.gained else 0
 
 
 def _more(told: Summary, kind: str) -> str:
     """How to get more out of a run that came to a limit; each recipe has its own."""
-    if kind == "iterations" and told.recipe == SKILL:
-        # what a step may change depends on how many there are in all
-        best = path_from_here(told.folder / "best")
-        start = f", which `--skill_init {best}` starts from its best" if told.improved else ""
-        return f"more epochs are another training{start}"
-    of_suite = kind == "iterations" and told.recipe == SUITE
-    limit = "epochs" if of_suite else f"budget.{LIMITS[kind]}"
+    own = MORE_STEPS.get(told.recipe) if kind == "iterations" else None
+    if own is not None:
+        return own(told)
+    return _raises(told, f"budget.{LIMITS[kind]}")
+
+
+def _raises(told: Summary, limit: str) -> str:
     more = command_for("resume", told.folder, [f"{limit}=N"])
     return f"`{more}` raises the limit"
+
+
+def _more_training(told: Summary) -> str:
+    # what a step may change depends on how many there are in all
+    best = path_from_here(told.folder / "best")
+    start = f", which `--skill_init {best}` starts from its best" if told.improved else ""
+    return f"more epochs are another training{start}"
+
+
+def _more_epochs(told: Summary) -> str:
+    return _raises(told, "epochs")
 
 
 def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:
     """What to do after an error; a run of a mended task is a new one, as its measure is."""
     run = Run(told.folder)
     broken, passing = measure_is_broken(told, run), may_pass(run)
-    began: Mapping[str, object] = run.state.started.facts if run.state.started else {}
-    anew = start_command(began) if began else ""
+    started = run.state.started
+    anew = start_command(started, run.folder) if started else ""
+    sandbox = run.settings.spec.sandbox
     bounds = no_bounds(run.state) is not None
     run.close()
     if no_step_left(told):
@@ -246,7 +257,6 @@ def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:
         return (f"`{go_on}` goes on where it stopped",)
     worst = "give `objective.bounds`, of which a failure counts as the worst, or " if bounds else ""
     wrong = unusable(told.stopped.message) if told.stopped else None
-    sandbox = cast("Mapping[str, Any]", began.get("sandbox") or {})
     ways = [*held_back(told.stopped.message if told.stopped else "", sandbox)]
     ways.append(f"{_MENDS.get(wrong, worst)}mend what failed, then `{anew}` starts again")
     if passing:
@@ -268,3 +278,35 @@ LIMITS = {
     "rollouts": "max_rollouts",
 }
 """The limit that each kind of stop is about, as a spec spells it."""
+
+
+def _suite_rows(run: Run) -> list[tuple[str, str]]:
+    from kept.ui.cli.agent import suite_rows
+
+    return suite_rows(run)
+
+
+def _skill_rows(run: Run) -> list[tuple[str, str]]:
+    return [("outputs", path_from_here(run.outputs))]
+
+
+ANSWERS: Mapping[str, Callable[[Summary, Progress, How], int]] = {EVALUATE: _evaluated}
+"""Tells what came of a run and returns the exit code, by recipe; else as of a run with steps."""
+
+DOCUMENTS: Mapping[str, Callable[[Summary], Mapping[str, Any]]] = {SUITE: _suite_document}
+"""What `--json` has besides, by recipe."""
+
+PAGES: Mapping[str, Callable[[Run], None]] = {AGENT_CONFIG: _tuning_pages}
+"""Writes pages of its own when a run ends, by recipe."""
+
+ROWS: Mapping[str, Callable[[Run], list[tuple[str, str]]]] = {
+    SUITE: _suite_rows,
+    SKILL: _skill_rows,
+}
+"""Rows of the answer besides, by recipe."""
+
+ENDS_EARLY: Mapping[str, tuple[str, ...]] = {SKILL: ("rollouts", "usd", "minutes")}
+"""Limits before the end that a recipe has of its own."""
+
+MORE_STEPS: Mapping[str, Callable[[Summary], str]] = {SKILL: _more_training, SUITE: _more_epochs}
+"""How a run that came to its last step gets more, by recipe; else by `max_iterations`."""

@@ -9,12 +9,13 @@ from math import inf
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, cast
 
+from kept.core.event import RunSettings
 from kept.core.llm import CASE, EXPECTED, PASSED, Exchange, exchanges_of
 from kept.core.objective import Direction
-from kept.core.plan import EVAL, PASS_AT
 from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
-from kept.core.state import State
+from kept.recipes.evaluate.request import Evaluation, EvaluationFacts
+from kept.recipes.registry import facts_of, request_of
 from kept.store.reader import Run
 
 Status = Literal["passed", "scored", "failed", "errored"]
@@ -142,8 +143,8 @@ class Sweep:
     """The mean that the command requires; None where it requires none."""
     described: bool = False
     """Whether cases are recorded with input, expected and got output."""
-    kind: str = ""
-    """What was measured, where to fail some cases is no failure of the command: a skill."""
+    of: str = ""
+    """The recipe that measures."""
 
     def count(self, status: Status) -> int:
         """Cases that ended so."""
@@ -192,23 +193,22 @@ def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
     Without traces it is told at once how many passed, and nothing of what happened.
     """
     started = run.state.started
-    if started is None or started.recipe != EVAL:
+    asked, told = request_of(run, Evaluation), facts_of(run, EvaluationFacts)
+    if asked is None or told is None or started is None:
         return None
-    told = cast("Mapping[str, Any]", started.facts[EVAL])
-    grading = grading_of(run.state)
-    cases = tuple(_cases(run, grading, traces))
+    grading = grading_of(run.settings, told)
+    cases = tuple(_cases(run, told.cases, grading, traces))
     means = _means(cases, graded=grading.metric == PASSED)
     mean = _whole_mean(run, grading.metric, means)
     if mean is not None and grading.metric in means:
         # with failures at their worst value, as everywhere else
         judged = {one.case for one in cases if one.status != "errored"}
         means[grading.metric] = means[grading.metric]._replace(score=mean, cases=len(judged))
-    wanted = cast("Mapping[str, Any]", told.get("wanted") or {})
     return Sweep(
         run=run.id,
-        name=str(told.get("name") or run.state.fact("spec")),
-        spec=run.state.fact("spec"),
-        asked=int(told["asked"]),
+        name=told.name or run.settings.spec.path,
+        spec=run.settings.spec.path,
+        asked=told.rollouts,
         graded=grading.graded,
         metric=grading.metric,
         cases=cases,
@@ -216,13 +216,13 @@ def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
         direction=grading.direction,
         mean=mean,
         pass_at=grading.pass_at,
-        min_score=wanted.get("min_score"),
+        min_score=asked.wanted.min_score,
         described=any(one.described for one in cases),
         started=started.t,
         elapsed=run.state.elapsed,
         version=started.version,
-        agent=cast("Mapping[str, object]", told.get("agent") or {}),
-        kind=str(told.get("kind") or ""),
+        agent=told.agent,
+        of=asked.of,
     )
 
 
@@ -250,12 +250,9 @@ class Grading(NamedTuple):
         return "passed" if _reaches(value, pass_at, self.direction) else "failed"
 
 
-def grading_of(state: State) -> Grading:
+def grading_of(settings: RunSettings, facts: EvaluationFacts) -> Grading:
     """What decides whether a case of a run passes."""
-    facts: Mapping[str, object] = state.started.facts if state.started else {}
-    told = cast("Mapping[str, Any]", facts.get(EVAL) or {})
-    direction: Direction = "minimize" if state.fact("direction") == "minimize" else "maximize"
-    return Grading(state.fact("metric"), direction, told.get(PASS_AT))
+    return Grading(settings.metric, settings.direction, facts.pass_at)
 
 
 def _reaches(value: float, wanted: float, direction: Direction) -> bool:
@@ -271,11 +268,9 @@ def _whole_mean(run: Run, metric: str, means: "Mapping[str, Mean]") -> float | N
     return mean.score if mean else None
 
 
-def _cases(run: Run, grading: Grading, traces: bool) -> Iterator[Tested]:
+def _cases(run: Run, asked: Sequence[str], grading: Grading, traces: bool) -> Iterator[Tested]:
     """Every pair once, in the order of the cases: what was tried again counts as it ended."""
     rows = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
-    told = cast("Mapping[str, Any]", run.fact(EVAL))
-    asked = cast("Sequence[str]", told.get("cases") or ())
     order = {case: at for at, case in enumerate(asked)}
     for key in sorted(rows, key=lambda key: (key[0], order.get(key[1], len(order)), key[1])):
         job, outcome = rows[key]

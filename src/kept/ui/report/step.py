@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from kept.core.edit import Edit, SetValue
 from kept.core.event import Stage, StepRecords, stages_of
@@ -26,6 +26,8 @@ from kept.core.proposal import (
 from kept.core.rollout import Job, TraceItem
 from kept.core.score import Outcome
 from kept.errors import SetupError
+from kept.recipes.base import Facts
+from kept.recipes.registry import facts_of
 from kept.results.summary import StepLine, line_of, objective_from
 from kept.store.candidate_files import write_below
 from kept.store.overview import OpenNow
@@ -116,8 +118,8 @@ def step_detail(run: Run, step: int, *, traces: bool = False) -> StepDetail:
 
 
 def _prompt(run: Run, turn: Turn) -> str:
-    own = run.glance.begun.facts.get("prompts")
-    return cast("dict[str, str]", own).get(turn.proposer, "") if own else ""
+    facts = facts_of(run.glance, Facts)
+    return facts.prompts.get(turn.proposer, "") if facts else ""
 
 
 def _proposing(run: Run, step: int) -> tuple[TraceItem, ...]:
