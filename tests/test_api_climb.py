@@ -25,8 +25,8 @@ def test_one_that_says_the_same_until_it_is_kept_has_its_near_miss_raced(tmp_pat
     budget = kept.Budget(max_rollouts=4000)
     cases = list(range(40))
     done = kept.optimize("x", _length, cases, proposers=[_longer], budget=budget, home=tmp_path)
-    outcomes = [step.verdict.outcome for step in done.state.closed]
-    codes = [step.verdict.code for step in done.state.closed]
+    outcomes = [step.verdict.outcome for step in done.state.history]
+    codes = [step.verdict.code for step in done.state.history]
     assert len(done.best.text) >= 30 and outcomes.count("keep") == 10
     # nothing is raced before it is clear that no more will be said
     first = outcomes.index("keep")
@@ -44,7 +44,7 @@ def test_steps_that_come_too_late_are_warned_of_with_what_helps(tmp_path: Path):
 
     together, alone = climb(None), climb(1)
     assert "`width=1` has each wait" in str(together)
-    assert not alone.warnings and alone.state.closed[0].verdict.outcome == "keep"
+    assert not alone.warnings and alone.state.history[0].verdict.outcome == "keep"
     # so helped, each step adds three letters until there are enough
     assert len(alone.best.text) == 19 > len(together.best.text)
 
@@ -98,9 +98,9 @@ def test_what_a_run_puts_together_by_itself_is_not_counted_among_proposals(tmp_p
     told = re.search(r" in (\d+) proposals and (\d+) merges?, ", str(result))
     assert told is not None, str(result)
     proposed, merged = (int(n) for n in told.groups())
-    by = [step.turn.proposer for step in result.state.closed if not step.verdict.idle]
+    by = [step.turn.proposer for step in result.state.history if not step.verdict.idle]
     assert (proposed, merged) == (by.count("part"), by.count("merge"))
-    assert proposed <= 20 < len(result.state.closed)
+    assert proposed <= 20 < len(result.state.history)
 
 
 def test_no_verdict_tells_a_chance_of_zero(tmp_path: Path):
@@ -110,6 +110,6 @@ def test_no_verdict_tells_a_chance_of_zero(tmp_path: Path):
     result = kept.optimize(
         "bad", good, range(2000), proposers=["good"], home=tmp_path, bounds=(0, 2)
     )
-    told = [step.verdict.reason for step in result.state.closed]
+    told = [step.verdict.reason for step in result.state.history]
     assert any("p < 1e-15" in reason for reason in told), told
     assert not any(re.search(r"p = 0\b(?!\.)", reason) for reason in told)

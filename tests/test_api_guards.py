@@ -37,7 +37,7 @@ def run(home: Path, proposer: object, **options: object) -> list[tuple[str, str]
         width=1,
         **options,  # pyright: ignore[reportArgumentType] # as optimize has them
     )
-    return [(step.verdict.code, step.verdict.reason) for step in result.state.closed]
+    return [(step.verdict.code, step.verdict.reason) for step in result.state.history]
 
 
 def test_pieces_of_train_lines_pass(tmp_path: Path):

@@ -247,7 +247,7 @@ def test_a_function_that_takes_no_case_is_warned_of_where_there_are_some(
 
 def test_a_result_counts_proposals_and_not_the_turns_of_a_dry_proposer(tmp_path: Path):
     result = kept.optimize("a", size, proposers=["aa", ""], home=tmp_path, width=4)
-    assert len(result.state.closed) > 2
+    assert len(result.state.history) > 2
     assert str(result).splitlines()[0] == "1 → 2 in 2 proposals, 1 kept, 6 rollouts"
 
 

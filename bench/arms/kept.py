@@ -134,7 +134,7 @@ def numbers(result: Result) -> dict[str, float]:
     return {
         "moot": spend.moot,
         "cancelled": spend.cancelled,
-        "steps": len(state.closed),
+        "steps": len(state.history),
         "keeps": state.keeps,
     }
 

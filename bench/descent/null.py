@@ -41,7 +41,7 @@ def run_null(seed: int) -> Ran:
         assert isinstance(runner, ScriptedEvaluator), "the world stands at the runner"
         plan = replace(plan, runner=replace(runner, quality=_quality))
         state = asyncio.run(sit(plan, MemoryJournal()))
-    trials = [step for step in state.closed if cycle_of(step.turn.phase)]
+    trials = [step for step in state.history if cycle_of(step.turn.phase)]
     return Ran(
         trials=len(trials),
         races=sum("alpha" in step.verdict.numbers for step in trials),

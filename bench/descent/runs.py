@@ -23,10 +23,9 @@ from bench.descent.world import (
 )
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.containers import Log
 from kept.core.plan import Plan
 from kept.core.ports import Proposer, Scope
-from kept.core.proposal import Brief, ProposerReply, Turn
+from kept.core.proposal import Brief, History, ProposerReply, Turn
 from kept.core.schedules.coordinate import cycle_of, phase_of
 from kept.evaluators.scorers.composite import RecordedScorer, WeightedLoss
 from kept.proposers.critique import Critique
@@ -97,9 +96,9 @@ class LongLived:
         return self.inner.name
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        closed = Log(replace(step, turn=_as_one(step.turn)) for step in brief.closed)
+        closed = History(replace(step, turn=_as_one(step.turn)) for step in brief.history)
         return await self.inner.propose(
-            replace(brief, turn=_as_one(brief.turn), closed=closed), scope
+            replace(brief, turn=_as_one(brief.turn), history=closed), scope
         )
 
 
@@ -158,7 +157,7 @@ def run_one(arm: Arm, seed: int) -> Ran:
         journal = MemoryJournal()
         state = asyncio.run(sit(plan, journal))
     prompt, temperature = held(journal.load(state.best))
-    trials = [step for step in state.closed if cycle_of(step.turn.phase)]
+    trials = [step for step in state.history if cycle_of(step.turn.phase)]
     return Ran(
         seed=seed,
         improved=is_improved(prompt),

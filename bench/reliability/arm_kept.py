@@ -69,7 +69,7 @@ def run(folder: Path, port: int) -> dict[str, Any]:
         sinks=[Progress(folder)],
     )
     with kept.read_run(result.folder) as past:
-        steps = [past.closed(closed.step) for closed in past.state.closed]
+        steps = [past.closed(closed.step) for closed in past.state.history]
         best = past.best.text
     pairs = [pair for step in steps for pair in judged(step)]
     cases = [repr((step.verdict, [one.cases for one in step.evaluations])) for step in steps]

@@ -77,7 +77,7 @@ def run_one(world: World, arm: str, seed: int) -> Ran:
     best, leads = (journal.load(id_)["SKILL.md"] for id_ in (state.best, state.incumbent))
     effects = [effect(world, rule) for rule in rules_in(best)]
     start = true_score(world, START)
-    tried = [step for step in state.closed if step.candidate and step.turn.proposer == STEP]
+    tried = [step for step in state.history if step.candidate and step.turn.proposer == STEP]
     kept = better = found = 0
     for step in tried:
         assert step.candidate is not None

@@ -94,7 +94,7 @@ class Result:
         from kept.core.text import one_line
         from kept.core.verdict import UNMEASURED
 
-        verdicts = [step.verdict for step in self.state.closed]
+        verdicts = [step.verdict for step in self.state.history]
         if not verdicts:
             return self.stopped.message
         if any(verdict.code not in UNMEASURED for verdict in verdicts):
@@ -109,7 +109,7 @@ class Result:
         from kept.core.text import count
 
         state = self.state
-        tried = [step.turn.proposer for step in state.closed if not step.verdict.idle]
+        tried = [step.turn.proposer for step in state.history if not step.verdict.idle]
         merged = tried.count(MERGE)
         proposals = count(sum(name not in OF_THE_RUN for name in tried), "proposal")
         proposals += f" and {count(merged, 'merge')}" if merged else ""
@@ -371,7 +371,9 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
 
 
 def _shown(value: float | None) -> str:
-    return "no score" if value is None else f"{value:.4g}"
+    from kept.core.text import significant
+
+    return "no score" if value is None else significant(value, 4)
 
 
 def _told(gate: object) -> str:

@@ -74,7 +74,7 @@ def _warnings(plan: Plan, run: Run, state: State) -> Iterator[str]:
     if copies := find_overlaps(plan.cases):
         yield f"{overlap_words(copies)}; what is kept may only fit those"
     yield from unmeasured_words(unmeasured(run, state))
-    tried = [step for step in state.closed if step.verdict.code not in (*IDLE, *UNMEASURED)]
+    tried = [step for step in state.history if step.verdict.code not in (*IDLE, *UNMEASURED)]
     if tried and all(step.verdict.outcome == "crash" for step in tried):
         first = next(row.reason for row in run.steps if row.step == tried[0].step)
         yield f"every candidate failed, the first so: {one_line(first, 200)}"
@@ -83,7 +83,7 @@ def _warnings(plan: Plan, run: Run, state: State) -> Iterator[str]:
 
 def _twice(plan: Plan, state: State) -> Iterator[str]:
     """That proposers said the same again, before their last answer was judged or after it."""
-    turns = [step for step in state.closed if step.turn.proposer not in OF_THE_RUN]
+    turns = [step for step in state.history if step.turn.proposer not in OF_THE_RUN]
     # as the result counts them, so that both speak of the same number
     tried = count(sum(not step.verdict.idle for step in turns), "proposal")
     stale = sum(step.verdict.code == "stale" for step in turns)
@@ -117,7 +117,7 @@ def _advice(proposer: Proposer) -> str:
         return "show the model more train cases (`cases=`), or take another model or fewer steps"
     if isinstance(proposer, FunctionProposer):
         return (
-            "draw by `brief.seed` from more texts than there are turns, or look at `brief.closed`"
+            "draw by `brief.seed` from more texts than there are turns, or look at `brief.history`"
         )
     return "give the model that writes more to see, or take fewer steps"
 

@@ -89,7 +89,7 @@ def test_what_is_logged_and_what_is_said_of_one_component_reach_its_author(tmp_p
         width=1,
         home=tmp_path,
     )
-    assert len(result.run.state.closed) == 2
+    assert len(result.run.state.history) == 2
     assert "looked at" in asked[0]
     assert "It is for children." in asked[0]
     assert "of the plan" in asked[0]
@@ -116,7 +116,7 @@ def test_an_evaluator_that_raises_blames_the_candidate(tmp_path: Path):
         home=tmp_path,
     )
     assert result.best_candidate == "be"
-    assert "too kind" in result.run.state.closed[0].verdict.private
+    assert "too kind" in result.run.state.history[0].verdict.private
 
 
 def warm_started(candidate: str, opt_state: object) -> float:

@@ -10,10 +10,9 @@ import pytest
 from kept.adapters.reflection import CallableModel, ModelAuthor, Record, Work, Written, text_in
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import Case
-from kept.core.containers import Log
 from kept.core.edit import Write
 from kept.core.objective import Objective
-from kept.core.proposal import Brief, ClosedStep, Proposal, Turn
+from kept.core.proposal import Brief, ClosedStep, History, Proposal, Turn
 from kept.core.rollout import Failure
 from kept.core.verdict import Verdict
 from kept.engine.replay import JournalScope
@@ -36,7 +35,7 @@ def work(records: list[Record] = RECORDS) -> Work:
         turn=Turn("reflect", number=1),
         seed=1 << 20,
         incumbent=Candidate(texts),
-        closed=Log([step]),
+        history=History([step]),
         open=(),
         train=(Case("a"), Case("b")),
         memory=(),
@@ -115,7 +114,7 @@ def test_what_was_refused_is_shown_once_and_its_duplicates_not_at_all():
     given = work()
     write(
         ModelAuthor(CallableModel(lm)),
-        given._replace(brief=replace(given.brief, closed=Log(steps))),
+        given._replace(brief=replace(given.brief, history=History(steps))),
     )
     assert [asked[0].count(text) for text in dict.fromkeys(texts)] == [1, 1, 1]
     assert "as step 0" not in asked[0]

@@ -85,7 +85,7 @@ def test_demos_of_what_went_well_are_proposed_and_promoted_where_they_help(
 def test_without_demos_only_instructions_change(dspy: Any, tmp_path: Path):
     best = run(dspy, Engine(), tmp_path, max_demos=0, max_metric_calls=400)
     assert set(best.kept_run.seed.texts) == {"self.instructions"}
-    assert {step.turn.proposer for step in best.kept_run.state.closed} <= {
+    assert {step.turn.proposer for step in best.kept_run.state.history} <= {
         *("reflect", "merge", "prove", "claim", "measure")
     }
 

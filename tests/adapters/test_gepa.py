@@ -174,7 +174,7 @@ def test_a_template_of_the_users_own_stands_for_the_whole_prompt(tmp_path: Path)
     )
     assert asked[0].startswith("OLD think SEEN Inputs: ")
     assert asked[0].endswith("Feedback: mend plan END")
-    assert result.run.state.closed
+    assert result.run.state.history
 
 
 def test_a_prompt_of_the_users_folder_stands_for_kepts_own(tmp_path: Path):
@@ -364,7 +364,7 @@ def test_records_that_cannot_be_made_are_noted_and_the_score_stays(tmp_path: Pat
     adapter.make_reflective_dataset = broken
     with_lm = run(adapter, tmp_path, reflection_lm=Reflection(), max_metric_calls=200)
     assert not with_lm.improved
-    reasons = {step.verdict.reason for step in with_lm.run.state.closed}
+    reasons = {step.verdict.reason for step in with_lm.run.state.history}
     assert any("nothing was recorded of plan" in reason for reason in reasons)
 
 
@@ -557,7 +557,7 @@ def test_a_limit_of_money_counts_what_a_function_that_writes_is_said_to_cost(tmp
         run(Adapter(), tmp_path, custom_candidate_proposer=better, **terms)
     for who in ({"reflection_lm": Reflection()}, {"custom_candidate_proposer": better}):
         result = run(Adapter(), tmp_path, usd_per_call=0.25, **who, **terms)
-        asked = {step.proposal is not None for step in result.run.state.closed}
+        asked = {step.proposal is not None for step in result.run.state.history}
         spend = result.run.spend
         assert asked == {True} and spend.usd == pytest.approx(0.5 + 0.0001 * spend.rollouts)
 

@@ -253,7 +253,7 @@ def test_a_candidate_that_asks_for_the_answer_fails_by_its_own_fault(
     settings = ["gate=strict", "budget={max_iterations: 1}"]
     plan = compile_task(tmp_path / "ours" / "task.yaml", settings).plan
     folder, state = asyncio.run(start(plan, Home(tmp_path / "home")))
-    (step,) = state.closed
+    (step,) = state.history
     assert step.verdict.outcome != "keep"
     assert "The category is" not in str([seen.body for seen in server.log]), "nothing was asked"
     rows = list(map(json.loads, (folder / "rollouts.jsonl").read_text().splitlines()))
@@ -269,6 +269,6 @@ def test_a_candidate_that_breaks_the_template_fails_by_its_own_fault(
     settings = ["gate=strict", "budget={max_iterations: 1}"]
     plan = compile_task(tmp_path / "ours" / "task.yaml", settings).plan
     _, state = asyncio.run(start(plan, Home(tmp_path / "home")))
-    (step,) = state.closed
+    (step,) = state.history
     assert step.verdict.outcome != "keep"
     assert "{{ tickt }}" not in str([seen.body for seen in server.log]), "nothing was asked"

@@ -88,7 +88,7 @@ def test_every_proposer_has_its_first_turns_before_any_counts():
 def test_who_gains_more_has_more_turns_and_the_other_keeps_the_floor():
     state = play({"good": keep(0.2), "bad": DULL}, 100)
     assert state.turns["good"] > 70
-    last = state.closed[-1].turn.shares
+    last = state.history[-1].turn.shares
     assert last == pytest.approx({"good": 1 - FLOOR, "bad": FLOOR}, abs=0.01)
     assert state.turns["bad"] >= 100 * FLOOR / 2
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kept.core.budget import StopReason
-from kept.core.containers import Log
-from kept.core.proposal import ClosedStep, Proposal, Skip, Turn
+from kept.core.proposal import ClosedStep, History, Proposal, Skip, Turn
 from kept.core.schedules.coordinate import BASELINE, Coordinate, Phase, cycle_of, end_of, phase_of
 from kept.core.schedules.round_robin import MEASURE
 from kept.core.score import Evaluation, Tally
@@ -26,7 +25,9 @@ def closed(turn: Turn, outcome: VerdictKind, skip: Skip | None = None) -> Closed
 
 def after(state: State, step: ClosedStep) -> State:
     turns = {**state.turns, step.turn.proposer: state.turns.get(step.turn.proposer, 0) + 1}
-    return state._replace(closed=state.closed.add(step), next_step=state.next_step + 1, turns=turns)
+    return state._replace(
+        history=state.history.add(step), next_step=state.next_step + 1, turns=turns
+    )
 
 
 def go(plan: Coordinate, outcomes: str) -> tuple[list[str], StopReason | None, State]:
@@ -128,7 +129,9 @@ def test_a_proposer_may_say_that_the_phase_is_over(skip: Skip, why: str):
 def test_what_the_run_itself_measures_is_of_no_phase():
     turn = Turn("numeric", "c1/numeric")
     own = closed(Turn("prove", "race"), "skip")
-    state = State(next_step=3, closed=Log([closed(turn, "discard"), own]), turns={"numeric": 1})
+    state = State(
+        next_step=3, history=History([closed(turn, "discard"), own]), turns={"numeric": 1}
+    )
     following = PLAN.next(state)
     assert isinstance(following, Turn)
     assert (following.phase, following.number) == ("c1/numeric", 1)

@@ -77,7 +77,7 @@ class TestConformance(ScheduleSuite):
         assert isinstance(last, StopReason) and "2 epochs" in last.message
 
     def test_turns_come_epoch_by_epoch(self) -> None:
-        turns = [state.closed[-1].turn for state in self.states()[1:]]
+        turns = [state.history[-1].turn for state in self.states()[1:]]
         assert [turn.phase for turn in turns] == [
             *("e1/step", "e1/step", "e1/step", "e1/back"),
             *("e2/step", "e2/step", "e2/step", "e2/slow", "e2/notes", "e2/back"),
@@ -223,6 +223,6 @@ def test_a_turn_of_an_earlier_epoch_is_given_again_after_the_outage():
     last = run.open()
     assert (last.phase, last.settings["step"]) == ("e2/step", 2)
     assert third.settings["step"] == 3
-    first_epoch = closed_in(run.state.closed, 1)
+    first_epoch = closed_in(run.state.history, 1)
     assert [step.step for step in first_epoch] == [0, 1, 2, 4]
-    assert [step.step for step in closed_in(run.state.closed, 2)] == [3, 5]
+    assert [step.step for step in closed_in(run.state.history, 2)] == [3, 5]

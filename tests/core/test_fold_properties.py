@@ -100,15 +100,15 @@ def check_valid(state: State, width: int) -> None:
     steps = [step.step for step in state.open]
     assert len(steps) <= width
     assert steps == list(range(state.next_step - len(steps), state.next_step))
-    assert [step.step for step in state.closed] == list(range(state.next_step - len(steps)))
-    kept = {s.candidate for s in state.closed if s.verdict.outcome == "keep"}
+    assert [step.step for step in state.history] == list(range(state.next_step - len(steps)))
+    kept = {s.candidate for s in state.history if s.verdict.outcome == "keep"}
     assert state.incumbent in {state.seed, *kept}
     assert state.best in {state.seed, *kept}
     assert state.best == state.seed or state.best_step is not None
-    assert state.keeps == sum(s.verdict.outcome == "keep" for s in state.closed)
-    assert state.crashes == sum(s.verdict.outcome == "crash" for s in state.closed)
+    assert state.keeps == sum(s.verdict.outcome == "keep" for s in state.history)
+    assert state.crashes == sum(s.verdict.outcome == "crash" for s in state.history)
     assert all(step.incumbent == state.incumbent for step in state.open)
-    settled = [s for s in state.closed if s.verdict.code not in ("indecisive", "stale")]
+    settled = [s for s in state.history if s.verdict.code not in ("indecisive", "stale")]
     assert set(state.judged) == {s.candidate for s in settled if s.candidate}
     assert set(state.evaluations) <= {state.seed, state.incumbent, state.best}
     assert sum(state.turns.values()) == state.next_step
@@ -137,7 +137,7 @@ def check_order(ran: Ran) -> None:
     assert closed == list(range(len(closed)))
     proposed = {event.step for event in events if isinstance(event, Proposed)}
     assert proposed >= set(closed)
-    for step in end.closed:
+    for step in end.history:
         if step.verdict.outcome == "keep":
             assert isinstance(step.proposal, Proposal)
             assert step.candidate is not None

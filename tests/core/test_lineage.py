@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.containers import Log
 from kept.core.edit import Append, Delete, Edit, InsertAfter, Replace, Write, apply_edits
 from kept.core.near_misses import edits_without, judged_whole, kept_since, line_of, on_top
-from kept.core.proposal import MORE, ClosedStep, NearMiss, Proposal, Turn, joined
+from kept.core.proposal import MORE, ClosedStep, History, NearMiss, Proposal, Turn, joined
 from kept.core.verdict import Verdict
 
 RULES = Rules({"a": Artifact("a"), "b": Artifact("b", max_chars=40)})
@@ -49,12 +48,12 @@ def test_a_child_is_its_parent_with_its_own_edits(below: tuple[Edit, ...], own: 
 FIRST, SECOND, THIRD = (Append("a", f"{n}\n") for n in range(3))
 
 
-def family() -> Log[ClosedStep]:
+def family() -> History:
     """A near miss, one that builds on it, and one that builds on that."""
     first = step(0, Proposal((FIRST,)))
     second = step(1, on_top(first, Proposal((SECOND,))))
     third = step(2, on_top(second, Proposal((THIRD,))))
-    return Log([first, second, third])
+    return History([first, second, third])
 
 
 def test_what_is_there_already_is_not_tried_again():

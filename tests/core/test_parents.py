@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from kept.core.containers import Log
-from kept.core.proposal import ClosedStep, NearMiss, Proposal, Turn
+from kept.core.proposal import ClosedStep, History, NearMiss, Proposal, Turn
 from kept.core.schedules.round_robin import MOST, Pooling, RoundRobin, choose_parent
 from kept.core.score import Evaluation, Tally
 from kept.core.state import State
@@ -26,7 +25,7 @@ def state(*misses: Mapping[str, float], made_for: Sequence[str] = ()) -> State:
     ]
     return State(
         incumbent="seed",
-        closed=Log(closed),
+        history=History(closed),
         next_step=len(closed),
         pool=tuple(NearMiss(n, 0.1, tuple(row.items())) for n, row in enumerate(misses)),
         evaluations={"seed": (Evaluation("seed", "screen", bars, {}, {}, 20),)},

@@ -172,7 +172,7 @@ def test_turns_are_counted_by_proposer():
 
 def test_a_closed_step_remembers_what_it_was_about():
     end = closed(0, DISCARD, "c", "seed", evaluated("c", 0.25), evaluated("seed", 0.5))
-    (step,) = fold([started(), opened(0), proposed(0), end]).closed
+    (step,) = fold([started(), opened(0), proposed(0), end]).history
     assert (step.step, step.turn, step.candidate, step.proposal) == (0, Turn("a"), "c", EDIT)
     assert step.loss == 0.25
 
@@ -238,7 +238,7 @@ def test_an_older_state_does_not_see_what_happened_after_it():
         states.append(advance(states[-1], event))
     for cut, state in enumerate(states):
         assert state == fold(events[:cut])
-        assert list(state.closed) == list(fold(events[:cut]).closed)
+        assert list(state.history) == list(fold(events[:cut]).history)
 
 
 def test_two_sittings_of_the_same_run_settle_on_the_same_state():

@@ -62,7 +62,7 @@ def end(scorer: Breakable, gate: Gate) -> State:
 def test_what_breaks_a_scorer_is_not_spared_the_case(kind: FailureKind, gate: Gate):
     state = end(Breakable(kind), gate)
     assert state.best == state.seed, "11 cases of +0.04, and one at the worst value"
-    decided = [step for step in state.closed if step.candidate not in (None, state.seed)]
+    decided = [step for step in state.history if step.candidate not in (None, state.seed)]
     assert {step.verdict.outcome for step in decided} == {"discard"}
 
 

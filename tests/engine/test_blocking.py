@@ -176,4 +176,4 @@ def test_a_run_with_a_gate_of_ones_own_can_be_resumed(tmp_path: Path):
         )
 
     sit(1, None)
-    assert len(sit(2, "last").state.closed) == 2
+    assert len(sit(2, "last").state.history) == 2

@@ -77,7 +77,7 @@ def test_what_can_only_be_reached_through_a_near_miss_is_reached_by_building_on_
         for builds, found in gains.items():
             plan = make(seed, builds=builds, rollouts=800, waited=WAITED)
             state, journal = run(plan)
-            assert builds or all(step.turn.parent is None for step in state.closed)
+            assert builds or all(step.turn.parent is None for step in state.history)
             case = plan.cases.holdout[0]
             found.append(quality(journal.load(state.incumbent), case) - quality(plan.seed, case))
     assert mean(gains[True]) > mean(gains[False]) + 0.05, gains
@@ -85,13 +85,13 @@ def test_what_can_only_be_reached_through_a_near_miss_is_reached_by_building_on_
 
 def test_a_child_is_judged_against_the_incumbent_with_all_of_its_edits():
     state, journal = run(make(0, builds=True, rollouts=800))
-    children = [step for step in state.closed if step.proposal and step.proposal.builds_on]
+    children = [step for step in state.history if step.proposal and step.proposal.builds_on]
     assert children
     for step in children:
         assert step.proposal is not None
         (parent,) = step.proposal.builds_on
-        assert (step.turn.parent, step.incumbent) == (parent, state.closed[parent].incumbent)
-        below = state.closed[parent]
+        assert (step.turn.parent, step.incumbent) == (parent, state.history[parent].incumbent)
+        below = state.history[parent]
         assert below.proposal is not None
         assert step.proposal.edits[: step.proposal.inherited] == below.proposal.edits
         assert below.candidate is not None
@@ -101,7 +101,9 @@ def test_a_child_is_judged_against_the_incumbent_with_all_of_its_edits():
             text = journal.load(below.candidate).texts["text"]
             grown = text + "".join(edit.text for edit in added if isinstance(edit, Append))
             assert journal.load(step.candidate).texts["text"] == grown
-    drawn = mean(step.turn.parent is not None for step in state.closed if step.turn.phase == "main")
+    drawn = mean(
+        step.turn.parent is not None for step in state.history if step.turn.phase == "main"
+    )
     assert drawn <= 0.35, "the incumbent is edited three times in four, or more"
 
 
@@ -109,7 +111,7 @@ def test_a_child_is_judged_against_the_incumbent_with_all_of_its_edits():
 def test_of_a_child_whose_parent_was_kept_meanwhile_its_own_part_is_tried():
     for seed in range(20):
         state, journal = run(make(seed, builds=True, width=4, rollouts=1200))
-        for step in state.closed:
+        for step in state.history:
             made = step.proposal
             if made is None or not made.builds_on or len(step.reports) in (0, len(made.edits)):
                 continue

@@ -99,7 +99,7 @@ def test_a_run_cut_after_anything_it_wrote_resumes_to_the_same_end(
     run = finish(tmp_path / "home", width, steps, seed)
     whole = run.whole
     assert whole.keeps >= 2, "a run without keeps would not show a rebase"
-    outcomes = {closed.verdict.outcome for closed in whole.closed}
+    outcomes = {closed.verdict.outcome for closed in whole.history}
     assert outcomes >= {"keep", "discard", "skip"}
     inside = list(within_writes(run.folder, run.moments))
     assert inside, "no two results were written together"
@@ -115,10 +115,10 @@ def test_a_race_cut_after_anything_it_wrote_resumes_to_the_same_end(
     steps, seed = 16, 2
     run = finish(tmp_path / "home", width, steps, seed, make_race)
     whole = run.whole
-    codes = {closed.verdict.code for closed in whole.closed}
+    codes = {closed.verdict.code for closed in whole.history}
     assert codes >= {"near miss", "judged"}, codes
     assert whole.keeps, "a race without a keep would not show its proof"
-    assert "prove" in {closed.turn.proposer for closed in whole.closed}
+    assert "prove" in {closed.turn.proposer for closed in whole.history}
     run.check_cuts(run.moments.sizes[:: 1 if width == 1 else 2], everything)
 
 
@@ -130,7 +130,7 @@ def test_turns_by_what_proposers_have_brought_are_the_same_after_any_cut(
     steps, seed = 10, 2
     run = finish(tmp_path / "home", width, steps, seed, make_drawn)
     whole = run.whole
-    given = [tuple(step.turn.shares.values()) for step in whole.closed if step.turn.shares]
+    given = [tuple(step.turn.shares.values()) for step in whole.history if step.turn.shares]
     assert len(set(given)) > 2, "the shares moved with what came of the steps"
     assert any(row.usd and row.gain for row in whole.brought.values())
     # `settled` holds the turns of all closed steps, with their shares
@@ -146,7 +146,7 @@ def test_turns_end_alike_after_any_cut_for_one_that_keeps_failing(
     run = finish(tmp_path / "home", width, steps, seed, make_failing)
     whole = run.whole
     assert 3 <= whole.brought["broken"].failed < 3 + width
-    assert whole.closed[-1].turn.proposer != "broken", "it has no more turns"
+    assert whole.history[-1].turn.proposer != "broken", "it has no more turns"
     run.check_cuts(run.events[:: 1 if width == 1 else 3], everything)
 
 
@@ -156,7 +156,7 @@ def test_near_misses_are_built_on_alike_after_any_cut(width: int, everything: bo
     steps, seed = 14, 4
     run = finish(tmp_path / "home", width, steps, seed, make_building)
     whole = run.whole
-    children = [one for one in whole.closed if one.proposal and one.proposal.builds_on]
+    children = [one for one in whole.history if one.proposal and one.proposal.builds_on]
     assert children, "none was built on"
     run.check_cuts(run.events[:: 2 if width == 1 else 4], everything)
 
@@ -169,7 +169,7 @@ def test_a_pool_that_is_proven_at_once_is_so_after_any_cut(
     steps, seed = 10, 2
     run = finish(tmp_path / "home", width, steps, seed, make_proof)
     whole = run.whole
-    (proven,) = (closed for closed in whole.closed if closed.verdict.outcome == "keep")
+    (proven,) = (closed for closed in whole.history if closed.verdict.outcome == "keep")
     assert (proven.turn.proves, proven.verdict.best) == (True, True)
     assert whole.best == whole.incumbent != whole.seed
     run.check_cuts(run.moments.sizes[:: 2 if width == 1 else 3], everything)
@@ -181,9 +181,9 @@ def test_a_final_has_the_same_winner_after_any_cut(width: int, everything: bool,
     steps, seed = 5, 6
     run = finish(tmp_path / "home", width, steps, seed, make_final)
     whole = run.whole
-    (kept,) = (closed for closed in whole.closed if closed.verdict.outcome == "keep")
+    (kept,) = (closed for closed in whole.history if closed.verdict.outcome == "keep")
     assert (kept.turn.proves, whole.best) == (True, kept.candidate)
-    told = [AHEAD in closed.verdict.numbers for closed in whole.closed if closed.turn.proves]
+    told = [AHEAD in closed.verdict.numbers for closed in whole.history if closed.turn.proves]
     assert told == [True, False], "the first that is taken up hears that another won"
     assert whole.ledger.promotions == 1, "a final is one proof, however many hear of it"
     run.check_cuts(run.moments.sizes[:: 5 if width == 1 else 7], everything)
@@ -197,7 +197,7 @@ def test_simplifications_are_judged_alike_after_any_cut(
     steps, seed = 16, 2
     run = finish(tmp_path / "home", width, steps, seed, make_simplification)
     whole = run.whole
-    told = {step.verdict.outcome for step in whole.closed if step.turn.proposer == "trimmer"}
+    told = {step.verdict.outcome for step in whole.history if step.turn.proposer == "trimmer"}
     assert {"discard", "keep"} <= told
     assert whole.ledger.cuts_kept, "none was kept, so that nothing is rebased on one"
     run.check_cuts(run.moments.sizes[:: 13 if width == 1 else 19], everything)
@@ -209,7 +209,7 @@ def test_what_is_kept_for_costing_less_is_so_after_any_cut(
     width: int, everything: bool, tmp_path: Path
 ):
     run = finish(tmp_path / "home", width, 3, 2, make_ties)
-    ties = [closed.verdict.outcome for closed in run.whole.closed if TIE in closed.verdict.numbers]
+    ties = [closed.verdict.outcome for closed in run.whole.history if TIE in closed.verdict.numbers]
     assert "keep" in ties
     run.check_cuts(run.moments.sizes[:: 17 if width == 1 else 23], everything)
 
@@ -234,7 +234,7 @@ def test_a_run_in_which_it_shows_late_that_runs_differ_is_the_same_after_any_cut
     steps, seed = 8, 8
     run = finish(tmp_path / "home", 4, steps, seed, make_turning)
     whole = run.whole
-    differs = ["varies" in closed.verdict.numbers for closed in whole.closed]
+    differs = ["varies" in closed.verdict.numbers for closed in whole.history]
     assert differs == [False] + [True] * 7, "what was open is judged anew"
     assert whole.keeps
     run.check_cuts(run.moments.sizes[::11], everything)
@@ -247,7 +247,7 @@ def test_a_comparison_cut_after_anything_it_wrote_comes_to_the_same_answers(
 ):
     run = finish(tmp_path / "home", width, 3, 4, make_comparison)
     whole = run.whole
-    codes = [closed.verdict.code for closed in whole.closed]
+    codes = [closed.verdict.code for closed in whole.history]
     assert codes == ["better", "cannot tell", "worse"]
     assert whole.incumbent == whole.best == whole.seed, "a comparison changes nothing"
     run.check_cuts(run.moments.sizes[:: 3 if width == 1 else 5], everything)
@@ -268,7 +268,7 @@ def test_coordinate_descent_goes_through_the_same_phases_after_any_cut(
 ):
     run = finish(tmp_path / "home", width, 4, 3, make)
     whole = run.whole
-    phases = list(dict.fromkeys(closed.turn.phase for closed in whole.closed))
+    phases = list(dict.fromkeys(closed.turn.phase for closed in whole.history))
     assert phases[:3] == ["baseline", "c1/first", "c1/second"]
     assert whole.keeps, "nothing was kept, so that no phase began from anything but the seed"
     run.check_cuts(run.events[::every], everything)

@@ -75,7 +75,7 @@ def test_among_texts_that_are_no_better_nothing_is_promoted(tmp_path: Path):
 
 def test_a_run_that_ends_in_a_final_says_so(tmp_path: Path):
     result = run(tmp_path, 1, TEXTS)
-    told = [step.verdict for step in result.state.closed]
+    told = [step.verdict for step in result.state.history]
     assert result.best.text == "best"
     (won,) = (verdict for verdict in told if verdict.outcome == "keep")
     assert won.best
@@ -146,7 +146,7 @@ def test_who_wins_does_not_hang_on_who_answers_first():
         for _ in range(3):
             plan, _, _ = make_final(width, 5, 6)
             state = asyncio.run(sit(plan, MemoryJournal()))
-            told = sum(AHEAD in step.verdict.numbers for step in state.closed)
+            told = sum(AHEAD in step.verdict.numbers for step in state.history)
             ends.add((state.best, told))
             seeds.add(state.seed)
     ((best, told),) = ends

@@ -110,7 +110,7 @@ def test_a_final_looks_as_often_as_can_be_paid_when_prices_turn_out_higher(deare
     state = run(plan)
     assert runner.paid <= 40.0
     assert state.spend.usd == pytest.approx(runner.paid)
-    settled = [step for step in state.closed if step.turn.proves]
+    settled = [step for step in state.history if step.turn.proves]
     assert settled, "the final was held"
     assert state.best == kept.Candidate({"text": "best"}).id
     if dearer > 1:
@@ -121,7 +121,7 @@ def test_a_final_looks_as_often_as_can_be_paid_when_prices_turn_out_higher(deare
 def test_a_final_that_proves_nothing_ends_with_its_last_look_and_not_for_want_of_money():
     runner = Priced(3.0)
     state = run(plan_of(40.0, runner, gate=Race(promote_alpha=1e-12, doubt=1.0)))
-    (settled,) = (step for step in state.closed if step.turn.proves)
+    (settled,) = (step for step in state.history if step.turn.proves)
     assert settled.verdict.reason.startswith("not proven"), settled.verdict.reason
     assert settled.verdict.numbers["passes"] == settled.turn.passes
     assert runner.paid <= 40.0
@@ -133,10 +133,10 @@ def test_who_won_is_taken_up_with_the_looks_that_were_paid():
     for number in range(12):
         runner = Priced(2.0, number=number)
         state = run(plan_of(40.0, runner, ("good", "best", "alike")))
-        for step in state.closed:
+        for step in state.history:
             if AHEAD in step.verdict.numbers:
                 handed += 1
-                after = state.closed[step.step + 1]
+                after = state.history[step.step + 1]
                 assert after.turn.passes == step.turn.passes
                 assert after.verdict.outcome == "keep", after.verdict.reason
     assert handed, "another than the best at entry won at least once"

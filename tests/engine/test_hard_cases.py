@@ -25,7 +25,7 @@ WATCH = Watch(clock=FakeClock())
 
 
 def outcomes(result: kept.Result) -> list[str]:
-    return [step.verdict.outcome for step in result.state.closed]
+    return [step.verdict.outcome for step in result.state.history]
 
 
 class Odd(BaseException):
@@ -49,7 +49,7 @@ def test_a_resume_may_be_narrower_than_the_run_was(narrow: int, tmp_path: Path):
         part = cut(folder, sizes, tmp_path / "part")
         plan, _, _ = make_plan(narrow, 14, 3)
         _, state = asyncio.run(asyncio.wait_for(resume(plan, part), 60))
-        assert len(state.closed) == len(whole.closed)
+        assert len(state.history) == len(whole.history)
 
 
 def test_no_brief_holds_what_failed_on_a_deciding_case(tmp_path: Path):
@@ -61,7 +61,7 @@ def test_no_brief_holds_what_failed_on_a_deciding_case(tmp_path: Path):
         return 0.5
 
     def propose(brief: kept.Brief) -> str:
-        seen.append(repr(list(brief.closed)))
+        seen.append(repr(list(brief.history)))
         return f"text {brief.step}"
 
     cases = kept.Cases(train=(kept.Case("t", "open"),), holdout=(kept.Case("h", "HIDDEN"),))
@@ -188,7 +188,7 @@ def test_a_later_step_waits_for_money_that_an_earlier_one_holds(tmp_path: Path):
         )
         plan = replace(plan, scorer=_Always())
         _, state = asyncio.run(start(plan, Home(tmp_path / str(width))))
-        ends.append(len(state.closed))
+        ends.append(len(state.history))
     assert ends == [8, 8]
 
 

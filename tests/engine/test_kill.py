@@ -123,7 +123,7 @@ def test_a_run_killed_while_best_is_swapped_loses_nothing(
         # whatever best/ holds is one candidate, whole
         text = (run.folder / "best" / "text").read_text()
         assert text in {
-            run.candidate(s.candidate).text for s in run.state.closed if s.candidate
+            run.candidate(s.candidate).text for s in run.state.history if s.candidate
         } | {run.seed.text}
         known = written_jobs(run.folder)
         run.close()

@@ -82,7 +82,7 @@ def run(plan: Plan, journal: MemoryJournal | None = None) -> State:
 
 
 def verdicts(state: State) -> list[tuple[str, str]]:
-    return [(step.verdict.outcome, step.verdict.code) for step in state.closed]
+    return [(step.verdict.outcome, step.verdict.code) for step in state.history]
 
 
 def best(plan: Plan, journal: MemoryJournal) -> str:
@@ -105,7 +105,7 @@ def test_steps_close_in_order_whatever_order_they_finish_in():
     assert list(dict.fromkeys(arrived)) == [5, 4, 3, 2, 1, 0]
     closed = [event for event in journal.events if isinstance(event, StepClosed)]
     assert [event.step for event in closed] == [0, 1, 2, 3, 4, 5]
-    assert [step.candidate for step in state.closed] == list(ids)
+    assert [step.candidate for step in state.history] == list(ids)
 
 
 def test_a_step_opens_exactly_when_the_step_a_width_before_it_closes():
@@ -159,7 +159,7 @@ def test_after_a_keep_later_edits_are_applied_to_the_new_incumbent():
     plan = plan_of(adding(GOOD, BETTER), evaluator())
     state = run(replace(plan, width=2, budget=Budget(max_iterations=2)), journal)
     assert verdicts(state) == [("keep", "judged")] * 2
-    first, second = state.closed
+    first, second = state.history
     assert second.incumbent == first.candidate == candidate(GOOD)
     assert second.candidate == state.best == candidate(GOOD, BETTER)
     assert journal.load(state.best).text == SEED + GOOD + BETTER
@@ -172,7 +172,7 @@ def test_rollouts_that_two_steps_shared_to_no_use_are_moot_once():
     plan = plan_of(adding(GOOD, BETTER, BETTER), evaluator())
     journal = MemoryJournal()
     state = run(plan, journal)
-    assert [step.verdict.outcome for step in state.closed[:2]] == ["keep", "keep"]
+    assert [step.verdict.outcome for step in state.history[:2]] == ["keep", "keep"]
     shared = [row for row in journal.rollouts if row.job.candidate_id == candidate(BETTER)]
     assert state.spend.moot == len(shared) == 4
 
@@ -180,7 +180,7 @@ def test_rollouts_that_two_steps_shared_to_no_use_are_moot_once():
 def test_a_discard_leaves_later_steps_as_they_are():
     plan = plan_of(adding(HARMFUL, BETTER), evaluator())
     state = run(replace(plan, width=2, budget=Budget(max_iterations=2)))
-    assert state.closed[1].candidate == candidate(BETTER)
+    assert state.history[1].candidate == candidate(BETTER)
     assert state.spend.moot == 0
 
 
@@ -222,7 +222,7 @@ def test_an_edit_whose_target_an_earlier_keep_took_away_is_stale():
     plan = plan_of(editing(first, second), evaluator())
     state = run(replace(plan, width=2, budget=Budget(max_iterations=2)))
     assert verdicts(state) == [("keep", "judged"), ("skip", "stale")]
-    assert "no longer apply" in state.closed[1].verdict.reason
+    assert "no longer apply" in state.history[1].verdict.reason
 
 
 def test_a_change_that_an_earlier_step_made_is_stale():
@@ -252,8 +252,8 @@ def test_the_seed_is_no_candidate():
     )
     state = run(plan)
     assert verdicts(state) == [("skip", "no edits")] * 3
-    assert "the text already reads so" in state.closed[0].verdict.reason
-    assert "target missing" in state.closed[2].verdict.reason
+    assert "the text already reads so" in state.history[0].verdict.reason
+    assert "target missing" in state.history[2].verdict.reason
 
 
 def test_edits_that_undo_each_other_change_nothing():
@@ -270,8 +270,8 @@ def test_a_proposal_over_the_limits_is_discarded_without_a_rollout():
     rules = Rules({"text": Artifact("text")}, ("*",), max_files=1, max_changed_lines=2)
     state = run(replace(plan, rules=rules, budget=Budget(max_iterations=2)))
     assert verdicts(state) == [("discard", "over limit")] * 2
-    assert state.closed[0].verdict.reason == "changes 3 lines, 2 allowed"
-    assert state.closed[1].verdict.reason == "changes 2 files, 1 allowed"
+    assert state.history[0].verdict.reason == "changes 3 lines, 2 allowed"
+    assert state.history[1].verdict.reason == "changes 2 files, 1 allowed"
     assert runner.log == []
 
 
@@ -295,7 +295,7 @@ def test_a_proposal_that_touches_what_is_protected_is_discarded_without_a_rollou
     state = run(replace(plan, budget=Budget(max_iterations=3)))
     assert verdicts(state) == [("discard", "protected")] * 3
     reason = "protected in text: inside `<!-- keep -->` … `<!-- /keep -->`"
-    assert {step.verdict.reason for step in state.closed} == {reason}
+    assert {step.verdict.reason for step in state.history} == {reason}
     assert runner.log == []
 
 
@@ -310,16 +310,16 @@ def test_of_single_edits_those_that_touch_nothing_protected_are_judged():
     state = run(plan)
     assert verdicts(state)[0] == ("keep", "judged")
     assert state.incumbent == Candidate({"text": HELD + GOOD}).id
-    assert [report.fate for report in state.closed[0].reports] == ["protected", "applied"]
+    assert [report.fate for report in state.history[0].reports] == ["protected", "applied"]
 
 
 def test_a_proposal_that_is_applied_in_part_says_so():
     edits = (Append("text", GOOD), Append("scripts/score.py", "return 1\n"))
     state = run(plan_of(editing(edits), evaluator()))
-    verdict = state.closed[0].verdict
+    verdict = state.history[0].verdict
     words = "1 of 2 edits applied: `scripts/score.py` is outside the artifacts; "
     assert verdict.reason.startswith(words)
-    assert words in step_line(state.closed[0])
+    assert words in step_line(state.history[0])
 
 
 def test_what_is_protected_stays_so_through_a_rebase():
@@ -335,7 +335,7 @@ def test_what_is_protected_stays_so_through_a_rebase():
     state = run(plan)
     assert verdicts(state) == [("keep", "judged"), *[("discard", "protected")] * 2]
     # both were proposed for the seed, and judged on what the first left
-    assert {step.incumbent for step in state.closed[1:]} == {state.closed[0].candidate}
+    assert {step.incumbent for step in state.history[1:]} == {state.history[0].candidate}
 
 
 def crashing(*lines: str) -> ScriptedEvaluator:
@@ -457,7 +457,7 @@ def test_a_run_stops_when_its_minutes_are_used_and_resumes_with_more():
     stopped = run(plan(2.0), journal)
     assert stopped.stopped is not None
     assert stopped.stopped.kind == "minutes"
-    assert 1 <= len(stopped.closed) < 8
+    assert 1 <= len(stopped.history) < 8
     whole = run(plan(99.0))
     assert run(plan(99.0), journal.reopened()).settled() == whole.settled()
 
@@ -559,7 +559,7 @@ def test_a_proposer_that_heeds_a_request_to_stop_has_not_failed():
     state = interrupted(plan_of(FunctionProposer(heeding), evaluator()), journal, sink)
     assert state.stopped is not None and state.stopped.kind == "interrupted"
     assert not any(isinstance(event, Proposed) for event in journal.events)
-    assert state.open and not state.closed, "the next sitting goes on with it"
+    assert state.open and not state.history, "the next sitting goes on with it"
 
 
 def test_insisting_cancels_what_hangs():
@@ -658,7 +658,7 @@ def test_the_lowest_loss_of_any_incumbent_is_remembered():
         )
     )
     assert state.keeps
-    decided = [step.loss for step in state.closed if step.verdict.outcome == "keep"]
+    decided = [step.loss for step in state.history if step.verdict.outcome == "keep"]
     assert state.least == min(loss for loss in decided if loss is not None)
 
 
@@ -667,4 +667,4 @@ def test_a_proposer_that_only_repeats_itself_ends_the_run():
     state = run(replace(plan, width=1, budget=Budget(max_rollouts=1000)))
     assert state.stopped is not None
     assert state.stopped.kind == "nothing left to propose"
-    assert len(state.closed) <= 110
+    assert len(state.history) <= 110

@@ -50,7 +50,7 @@ def run(plan: Plan, journal: MemoryJournal | None = None) -> State:
 
 
 def tried(state: State) -> list[tuple[int, str]]:
-    return [(step.turn.number, step.verdict.code) for step in state.closed]
+    return [(step.turn.number, step.verdict.code) for step in state.history]
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -88,7 +88,7 @@ def test_a_passing_outage_takes_no_variant_away(width: int, race: bool):
     plan = plan_of(runner, *lines, width=width)
     state = run(with_race(plan) if race else plan)
     assert {number for number, code in tried(state) if code == "indecisive"} == {0, 1}
-    variants = [step for step in state.closed if step.turn.proposer == "variants"]
+    variants = [step for step in state.history if step.turn.proposer == "variants"]
     answered = {s.turn.number for s in variants if s.verdict.code in ("judged", "near miss")}
     assert answered == set(range(len(lines)))
     assert not state.lost
@@ -133,13 +133,13 @@ def test_an_outage_of_the_model_that_proposes_is_no_crash_and_its_turn_comes_aga
     asking = ScriptedProposer(lines=POOL.lines, model=model)
     plan = replace(small_plan(runner, asking), width=1, budget=Budget(max_iterations=3))
     state = run(plan)
-    assert (state.closed[0].verdict.outcome, state.closed[0].verdict.code) == (
+    assert (state.history[0].verdict.outcome, state.history[0].verdict.code) == (
         "skip",
         "proposer failed",
     )
     assert state.crashes == 0
     assert state.brought["scripted"].failed == 0, "it is not held against the proposer"
-    assert [step.turn.number for step in state.closed] == [0, 1, 0]
+    assert [step.turn.number for step in state.history] == [0, 1, 0]
 
 
 def test_a_proposer_that_had_no_answers_is_asked_again_after_a_resume():

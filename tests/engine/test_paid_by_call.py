@@ -88,8 +88,8 @@ def test_the_end_of_a_race_is_paid_for_where_no_rollout_has_a_price(usd: float):
     assert state.spend.usd > 0.75 * usd
     assert state.best != state.seed, "something was proven"
     assert names(state)[-1] == CLAIM
-    assert state.closed[-1].verdict.code == "claim", "and its gain was measured"
-    last = [step for step in state.closed if step.turn.proves or step.turn.proposer == PROVE]
+    assert state.history[-1].verdict.code == "claim", "and its gain was measured"
+    last = [step for step in state.history if step.turn.proves or step.turn.proposer == PROVE]
     assert all(step.turn.passes is not None for step in last)
     assert not any(step.verdict.code == "unaffordable" for step in last)
 
@@ -125,9 +125,9 @@ def test_a_second_proof_leaves_the_claim_its_rollouts():
 def test_a_small_limit_still_pays_for_an_end(usd: float):
     state = asyncio.run(sit(world(usd, Paying(), Cheap()), MemoryJournal()))
     assert state.spend.usd <= usd
-    assert [step.verdict.code for step in state.closed][-1] == "claim"
+    assert [step.verdict.code for step in state.history][-1] == "claim"
     assert not any(
-        step.turn.proves and step.verdict.code == "unaffordable" for step in state.closed
+        step.turn.proves and step.verdict.code == "unaffordable" for step in state.history
     )
 
 

@@ -59,7 +59,7 @@ def log_of(plan: Plan) -> list[Job]:
 
 
 def verdicts(state: State) -> list[tuple[str, str]]:
-    return [(step.verdict.outcome, step.verdict.code) for step in state.closed]
+    return [(step.verdict.outcome, step.verdict.code) for step in state.history]
 
 
 def test_an_ask_is_answered_and_the_proposer_called_again_with_the_same_brief():
@@ -101,7 +101,7 @@ def test_model_calls_made_before_an_ask_are_replayed_and_paid_once():
     journal = MemoryJournal()
     state = run(plan_of(proposer), journal)
     assert model.calls == 1
-    (step,) = state.closed
+    (step,) = state.history
     assert step.proposal is not None
     assert step.proposal.why == "an idea"
     assert (state.spend.calls, state.spend.tokens_in, state.spend.usd) == (1, 7, 0.25)
@@ -223,7 +223,7 @@ def test_a_reply_of_an_older_journal_that_no_turn_takes_is_compared():
         elif not isinstance(event, StepClosed | RunStopped):
             old.append(event)
     state = run(plan, old)
-    assert state.closed[0].verdict.code != "taken" and log_of(plan)
+    assert state.history[0].verdict.code != "taken" and log_of(plan)
 
 
 def test_an_exception_in_a_proposer_is_a_crash_with_its_message():
@@ -233,7 +233,7 @@ def test_an_exception_in_a_proposer_is_a_crash_with_its_message():
     journal = MemoryJournal()
     state = run(plan_of(FunctionProposer(broken), steps=2), journal)
     assert verdicts(state) == [("crash", "proposer failed")] * 2
-    reason = state.closed[0].verdict.reason
+    reason = state.history[0].verdict.reason
     assert reason.startswith("the proposer `broken` failed: KeyError: 'temperature' (")
     assert "tests/engine/test_propose.py:" in reason, "where it was raised"
     proposed = [event for event in journal.events if isinstance(event, Proposed)]
@@ -251,7 +251,7 @@ def test_a_failure_that_a_proposer_returns_is_a_crash_too():
     model = ScriptedModel([])
     state = run(plan_of(ScriptedProposer(lines=POOL.lines, model=model)))
     assert verdicts(state) == [("crash", "proposer failed")]
-    assert "the script ends" in state.closed[0].verdict.reason
+    assert "the script ends" in state.history[0].verdict.reason
 
 
 def test_a_model_that_was_away_is_asked_again_by_the_next_step():
@@ -295,7 +295,7 @@ def test_a_reply_that_is_none_is_a_crash_that_shows_it(answer: object):
 
     state = run(plan_of(FunctionProposer(strange)))
     assert verdicts(state) == [("crash", "proposer failed")]
-    assert "not a text" in state.closed[0].verdict.reason
+    assert "not a text" in state.history[0].verdict.reason
 
 
 def test_none_is_nothing_to_propose():
@@ -334,7 +334,7 @@ def briefs_of(propose: Callable[[Brief], object], steps: int, width: int) -> lis
 def test_a_brief_tells_what_earlier_steps_came_to():
     lines = (POOL.useless[0], POOL.good[0], POOL.harmful[0])
     briefs = briefs_of(lambda brief: brief.incumbent.text + lines[brief.step] + "\n", 3, 1)
-    outcomes = [[step.verdict.outcome for step in brief.closed] for brief in briefs]
+    outcomes = [[step.verdict.outcome for step in brief.history] for brief in briefs]
     assert outcomes == [[], ["discard"], ["discard", "keep"]]
     assert briefs[2].incumbent.text.endswith(POOL.good[0] + "\n")
     assert [brief.turn.number for brief in briefs] == [0, 1, 2]

@@ -68,14 +68,14 @@ def test_a_small_budget_proves_its_pool_at_once(tmp_path: Path):
     promoted = [result for result in results if result.improved]
     assert len(promoted) >= 5
     for result in promoted:
-        (proven,) = (step for step in result.state.closed if step.verdict.best)
+        (proven,) = (step for step in result.state.history if step.verdict.best)
         assert proven.verdict.numbers["p"] <= proven.verdict.numbers["alpha_promote"]
         assert result.state.ledger.promotions == 1
         assert result.best.text.count("good") > result.best.text.count("bad")
     at_once = [result for result in promoted if PROVE not in names(result.state)]
     assert at_once
     for result in at_once:
-        (step,) = (step for step in result.state.closed if step.verdict.outcome == "keep")
+        (step,) = (step for step in result.state.history if step.verdict.outcome == "keep")
         assert (step.turn.proves, step.verdict.best) == (True, True)
     assert all(result.spend.rollouts <= 1000 for result in results)
 
@@ -178,6 +178,6 @@ def test_a_run_without_a_limit_on_rollouts_asks_for_two_proofs_at_most(tmp_path:
         budget=12,
         home=tmp_path,
     )
-    proofs = [s for s in result.state.closed if "alpha_promote" in s.verdict.numbers]
+    proofs = [s for s in result.state.history if "alpha_promote" in s.verdict.numbers]
     assert len(proofs) <= 2
     assert result.state.ledger.promotions <= 2

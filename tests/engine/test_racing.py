@@ -73,7 +73,7 @@ def run(
 
 
 def names(state: State) -> list[str]:
-    return [step.turn.proposer for step in state.closed]
+    return [step.turn.proposer for step in state.history]
 
 
 def test_good_lines_are_found_put_together_kept_and_proven(tmp_path: Path):
@@ -82,9 +82,9 @@ def test_good_lines_are_found_put_together_kept_and_proven(tmp_path: Path):
     assert state.keeps >= 1
     assert result.best.text.count("good") > result.best.text.count("bad")
     assert names(state)[-2:] == [PROVE, CLAIM]
-    assert [step.verdict.code for step in state.closed][-2:] == ["promoted", "claim"]
+    assert [step.verdict.code for step in state.history][-2:] == ["promoted", "claim"]
     assert state.best == state.incumbent
-    kept_steps = [step for step in state.closed if step.verdict.outcome == "keep"]
+    kept_steps = [step for step in state.history if step.verdict.outcome == "keep"]
     assert all(step.proposal is not None and step.proposal.merges for step in kept_steps)
     assert result.best_value is not None
     assert result.seed_value is not None
@@ -129,7 +129,7 @@ class Reads:
 
     def on_event(self, event: object, state: State) -> None:
         if isinstance(event, StepClosed):
-            self.closed.append(state.closed[-1].turn.proposer)
+            self.closed.append(state.history[-1].turn.proposer)
 
     def on_rollout(self, job: kept.Job, outcome: object) -> None:
         self.purposes.add(job.purpose)
@@ -162,7 +162,7 @@ def test_a_limit_on_steps_ends_with_the_pool_raced_and_the_proof(tmp_path: Path)
 
 def test_levels_are_given_out_once(tmp_path: Path):
     state = run(tmp_path, good=0.3, gate=Race(pool_most=5)).state
-    levels = [s.verdict.numbers["alpha"] for s in state.closed if "alpha" in s.verdict.numbers]
+    levels = [s.verdict.numbers["alpha"] for s in state.history if "alpha" in s.verdict.numbers]
     assert len(set(levels)) == len(levels) > 1
     assert sum(levels) <= 0.05 * (1 + state.keeps)
 
@@ -222,7 +222,7 @@ def test_the_same_proposal_again_is_no_second_near_miss(tmp_path: Path):
         width=1,
         home=tmp_path,
     ).state
-    misses = [step for step in state.closed if step.verdict.code == "near miss"]
+    misses = [step for step in state.history if step.verdict.code == "near miss"]
     assert len({step.incumbent for step in misses}) == len(misses)
 
 
@@ -240,7 +240,7 @@ def test_without_train_cases_every_race_uses_up_its_level(tmp_path: Path):
         home=tmp_path,
     ).state
     assert state.ledger.tests == 12
-    levels = [step.verdict.numbers["alpha"] for step in state.closed]
+    levels = [step.verdict.numbers["alpha"] for step in state.history]
     assert levels == sorted(set(levels), reverse=True)
 
 
@@ -294,7 +294,7 @@ class Outage(CountingRunner):
 def test_an_outage_during_the_proof_leaves_it_to_be_asked_again():
     plan, _, _ = make_race(1, 16, 2)
     state = asyncio.run(sit(replace(plan, runner=Outage(100), retries=0), FakeClock()))
-    proofs = [step.verdict.code for step in state.closed if step.turn.proposer == PROVE]
+    proofs = [step.verdict.code for step in state.history if step.turn.proposer == PROVE]
     assert proofs[0] == "indecisive"
     assert proofs[-1] in ("promoted", "not promoted")
     assert state.ledger.promotions == 1

@@ -44,7 +44,7 @@ def test_where_runs_agree_every_verdict_is_that_of_strict(tmp_path: Path):
     repeats = run(tmp_path / "a", TEXTS)
     strict = run(tmp_path / "b", TEXTS, gate="strict")
     assert repeats.state.settings.gate == "repeats"
-    told = [[step.verdict for step in one.state.closed] for one in (repeats, strict)]
+    told = [[step.verdict for step in one.state.history] for one in (repeats, strict)]
     assert told[0] == told[1]
     assert repeats.best.text == strict.best.text == "best"
     # two more of the seed, one more of each that was kept
@@ -65,7 +65,7 @@ def test_where_runs_differ_and_nothing_is_better_nothing_is_kept(seed: int, tmp_
 def test_a_gain_beyond_the_noise_is_kept_and_said_to_be_so(tmp_path: Path):
     result = run(tmp_path, {"seed": 0.0, "idle": 0.0, "better": 3.0}, noise=1.0)
     assert result.best.text == "better"
-    kept_step = next(step for step in result.state.closed if step.verdict.outcome == "keep")
+    kept_step = next(step for step in result.state.history if step.verdict.outcome == "keep")
     assert "which differ: odds" in kept_step.verdict.reason
     assert "sign test" in kept_step.verdict.reason
 
@@ -126,7 +126,7 @@ def test_once_runs_differ_no_step_that_is_open_is_decided_by_one_of_them(width: 
         width=width,
     )
     state = asyncio.run(sit(plan, MemoryJournal()))
-    first, lucky = state.closed
+    first, lucky = state.history
     assert "varies" in first.verdict.numbers
     assert lucky.verdict.outcome == "discard"
     assert "which differ" in lucky.verdict.reason

@@ -22,7 +22,7 @@ def evaluate(candidate: kept.Candidate, case: int) -> float:
 def leave_out(brief: kept.Brief) -> kept.Proposal | None:
     """One line less than the incumbent has, each line once."""
     lines = brief.incumbent.text.splitlines(keepends=True)
-    tried = {step.candidate for step in brief.closed}
+    tried = {step.candidate for step in brief.history}
     for at in range(len(lines)):
         text = "".join(lines[:at] + lines[at + 1 :])
         if kept.Candidate({"text": text}).id not in tried:
@@ -48,11 +48,11 @@ def run(path: Path, cases: int, **more: object) -> kept.Result:
 def test_what_does_nothing_is_left_out_and_what_is_needed_stays(tmp_path: Path):
     result = run(tmp_path, 300)
     state = result.state
-    kept_steps = [step for step in state.closed if step.verdict.outcome == "keep"]
+    kept_steps = [step for step in state.history if step.verdict.outcome == "keep"]
     assert len(kept_steps) == len(state.ledger.cuts_kept) == 3
     assert all("not worse than by 0.05" in step.verdict.reason for step in kept_steps)
     assert result.best.text == "alpha\nbeta\n"
-    proof = next(step for step in state.closed if step.verdict.code == "promoted")
+    proof = next(step for step in state.history if step.verdict.code == "promoted")
     assert proof.verdict.reason.startswith("proven: simpler, and not worse than by 0.05")
     assert state.pool == ()
     assert state.ledger.keeps == ()
@@ -61,7 +61,7 @@ def test_what_does_nothing_is_left_out_and_what_is_needed_stays(tmp_path: Path):
 def test_with_few_cases_it_leads_and_the_verdict_says_how_many_would_do(tmp_path: Path):
     result = run(tmp_path, 40)
     assert result.state.incumbent != result.state.best == result.state.seed
-    proof = next(step for step in result.state.closed if step.verdict.code == "not promoted")
+    proof = next(step for step in result.state.history if step.verdict.code == "not promoted")
     assert "cases would do" in proof.verdict.reason
 
 
@@ -89,7 +89,7 @@ def test_what_was_kept_as_better_is_not_left_out_again(tmp_path: Path):
         width=1,
         home=tmp_path,
     )
-    first, *others = result.state.closed[:4]
+    first, *others = result.state.history[:4]
     assert first.verdict.outcome == "keep"
     assert {step.verdict.outcome for step in others} == {"discard"}
     assert all("worse by more than 0.2" in step.verdict.reason for step in others)
@@ -127,7 +127,7 @@ def test_what_is_not_shorter_than_the_incumbent_is_not_kept_as_simpler(width: in
         width=width,
         home=tmp_path,
     )
-    first, second = result.state.closed[:2]
+    first, second = result.state.history[:2]
     assert first.verdict.outcome == "keep"
     assert second.verdict.outcome in ("skip", "discard")
     told = "not simpler: the texts would have 80 characters, and have 60 now"

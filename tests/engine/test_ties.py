@@ -114,7 +114,7 @@ def test_a_run_keeps_what_is_as_good_and_costs_less(tmp_path: Path, gate: Gate):
 def test_a_constraint_may_speak_of_what_kept_measures_itself(tmp_path: Path):
     limit = replace(SCORE, constraints=(Constraint("usd", "<=", 0.02),))
     state = run(tmp_path, Strict(), limit)
-    broken = [step.verdict for step in state.closed if step.verdict.code == "constraint"]
+    broken = [step.verdict for step in state.history if step.verdict.code == "constraint"]
     assert broken
     for verdict in broken:
         assert re.search(r"usd <= 0.02: it is 0.0[2-4]\d* \(0.0\d* … 0.0\d*\)", verdict.reason)

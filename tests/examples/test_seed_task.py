@@ -106,7 +106,7 @@ def test_direct_edit_has_a_model_propose(task: Path, monkeypatch: pytest.MonkeyP
 def test_the_seeds_example_decides_as_the_seed_says(task: Path):
     plan = compile_task(task, [VARIANTS, "workers=2", "width=1"]).plan
     folder, state = asyncio.run(start(plan, Home(task.parent / ".kept")))
-    closed = [step for step in state.closed if step.candidate]
+    closed = [step for step in state.history if step.candidate]
     assert [(step.verdict.outcome, step.verdict.code) for step in closed] == [
         ("crash", "judged"),
         ("discard", "constraint"),
@@ -129,7 +129,7 @@ def test_the_seeds_example_decides_as_the_seed_says(task: Path):
     assert (task.parent / "skills/writing/SKILL.md").read_text() == "- one\n"
 
     rows = read(task.parent / "work/results.jsonl")
-    assert [row["decision"] for row in rows] == [s.verdict.outcome for s in state.closed]
+    assert [row["decision"] for row in rows] == [s.verdict.outcome for s in state.history]
     assert {row["run"] for row in rows} == {folder.name}
     assert rows[0]["on_failure"] == "discard"
     assert rows[1]["constraints"][0] | {"value": 0.0} == {

@@ -215,7 +215,7 @@ def test_planted_keys_are_nowhere_in_a_run_of_a_runner_a_judge_and_an_editor(
     (task / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with ModelServer(hostile) as server:
         (task / "task.yaml").write_text(TASK.replace("URL", server.url))
-        told = [call_kept("check", str(task)), call_kept("loop", str(task))]
+        told = [call_kept("check", str(task)), call_kept("optimize", str(task))]
         sent = {value for seen in server.log for value in seen.headers.values()}
         assert {seen.model for seen in server.log} == {"target", "judge", "editor"}
     for key in PLANTED.values():

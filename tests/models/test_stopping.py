@@ -32,12 +32,12 @@ def test_a_proposer_whose_model_cannot_be_asked_stops_the_run_at_once(status: in
         assert state.stopped is not None
         assert (state.stopped.kind, len(server.log)) == ("error", 1)
         assert "mend this" in state.stopped.message
-        assert not state.closed, "no step is lost to it"
+        assert not state.history, "no step is lost to it"
         # mended: the same step is asked again
         state = asyncio.run(sit(plan, journal, SystemClock()))
         assert state.stopped is not None
         assert state.stopped.kind == "iterations"
-        assert [step.step for step in state.closed] == list(range(5))
+        assert [step.step for step in state.history] == list(range(5))
 
 
 class Asks:

@@ -10,10 +10,18 @@ from typing import cast
 import pytest
 
 from kept.core.artifact import Candidate
-from kept.core.containers import Log
 from kept.core.edit import Write
 from kept.core.llm import ModelReply, ModelRequest
-from kept.core.proposal import USELESS, Ask, ClosedStep, Proposal, ProposerReply, Skip, Turn
+from kept.core.proposal import (
+    USELESS,
+    Ask,
+    ClosedStep,
+    History,
+    Proposal,
+    ProposerReply,
+    Skip,
+    Turn,
+)
 from kept.core.rollout import Failure, Pair
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
@@ -80,7 +88,7 @@ class TestUpdate(ProposerSuite):
 
 def proposed(made: Update, closed: tuple[ClosedStep, ...] = (), **of: object) -> ProposerReply:
     suite = TestUpdate()
-    brief = replace(suite.brief(), closed=Log(closed))
+    brief = replace(suite.brief(), history=History(closed))
     scope = JournalScope(MemoryJournal(), "propose/0")
     ask = asyncio.run(made.propose(brief, scope))
     assert isinstance(ask, Ask) and ask.purpose == "feedback"

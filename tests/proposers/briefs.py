@@ -8,11 +8,18 @@ import pytest
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import IMPLICIT_CASE, Case
-from kept.core.containers import Log
 from kept.core.edit import apply_edits
 from kept.core.objective import Objective
 from kept.core.ports import Proposer
-from kept.core.proposal import Brief, ClosedStep, Proposal, ProposerReply, Turn, derive_seed
+from kept.core.proposal import (
+    Brief,
+    ClosedStep,
+    History,
+    Proposal,
+    ProposerReply,
+    Turn,
+    derive_seed,
+)
 from kept.core.verdict import Verdict
 from kept.engine.replay import JournalScope
 from kept.testing import MemoryJournal
@@ -33,7 +40,7 @@ def make_brief(
         turn=Turn(name, number=step),
         seed=derive_seed(0, "main", step),
         incumbent=Candidate(texts),
-        closed=Log(past),
+        history=History(past),
         open=(),
         train=train,
         memory=(),

@@ -55,7 +55,9 @@ def test_it_is_told_what_a_proposer_may_know(tmp_path: Path):
         Proposal((Write("prompt.md", "x"),), why="shorter"),
         Verdict("discard", "worse"),
     )
-    ask(make(f"cp $KEPT_BRIEF {tmp_path}/brief.json"), replace(told, closed=told.closed.add(past)))
+    ask(
+        make(f"cp $KEPT_BRIEF {tmp_path}/brief.json"), replace(told, history=told.history.add(past))
+    )
     heard = json.loads((tmp_path / "brief.json").read_text())
     assert heard["step"] == 0
     assert heard["phase"] == "main"

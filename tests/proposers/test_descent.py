@@ -121,15 +121,15 @@ def make_plan() -> tuple[Plan, World, ScriptedModel]:
 def test_each_kind_of_change_is_kept_and_nothing_is_run_twice():
     plan, world, _ = make_plan()
     state = asyncio.run(sit(plan, MemoryJournal()))
-    kept = [step for step in state.closed if step.verdict.outcome == "keep"]
+    kept = [step for step in state.history if step.verdict.outcome == "keep"]
     assert {step.turn.proposer for step in kept} == {"numeric", "critique", "demos"}
     assert max(world.tries.values()) == 1
     looked = [job for job in world.tries if job.purpose == "feedback"]
     by_candidate = Counter(job.candidate_id for job in looked)
     assert set(by_candidate.values()) == {8, 24}, "every train case, once or till one fails"
-    judged = {step.incumbent for step in state.closed if step.turn.proposer != "numeric"}
+    judged = {step.incumbent for step in state.history if step.turn.proposer != "numeric"}
     assert by_candidate.keys() == judged, "numbers are told by verdicts alone"
-    over = [step.turn.phase for step in state.closed if step.skip and step.skip.ends]
+    over = [step.turn.phase for step in state.history if step.skip and step.skip.ends]
     assert "c2/textual" in over, "then every case passes"
 
 
@@ -138,9 +138,9 @@ def test_a_model_that_is_away_costs_its_step_and_not_the_run():
     plan, _, model = make_plan()
     model.fail(Failure("server", "infrastructure", "503"), 1)
     state = asyncio.run(sit(plan, MemoryJournal()))
-    failed = [s for s in state.closed if s.verdict.code == "proposer failed"]
+    failed = [s for s in state.history if s.verdict.code == "proposer failed"]
     assert [step.turn.phase for step in failed] == ["c1/textual"]
-    assert len(state.closed) == len(TURNS)
+    assert len(state.history) == len(TURNS)
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_a_run_cut_anywhere_resumes_to_the_same_end(tmp_path: Path):
     moments = Moments()
     folder, whole = asyncio.run(start(make_plan()[0], Home1(tmp_path, moments), Watch((moments,))))
     assert whole.keeps >= 3
-    records = [step.proposal.about for step in whole.closed if step.proposal]
+    records = [step.proposal.about for step in whole.history if step.proposal]
     assert {str(about["kind"]) for about in records} == {"numeric", "textual", "demos"}
     for sizes in moments.sizes[:: max(1, len(moments.sizes) // 10)]:
         part = cut(folder, sizes, tmp_path / "part")

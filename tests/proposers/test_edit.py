@@ -9,10 +9,9 @@ import pytest
 
 from kept.core.artifact import Artifact, Candidate, Heading, Rules
 from kept.core.case import Case
-from kept.core.containers import Log
 from kept.core.edit import Append, Delete, InsertAfter, Replace, Write, apply_edits
 from kept.core.ports import Proposer
-from kept.core.proposal import Answer, Ask, Brief, NearMiss, Proposal, Skip
+from kept.core.proposal import Answer, Ask, Brief, History, NearMiss, Proposal, Skip
 from kept.core.rollout import Failure, Pair, TraceItem
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
@@ -107,7 +106,7 @@ def test_the_model_is_shown_the_texts_what_went_wrong_and_what_was_refused():
         {"prompt.md": Artifact("prompt.md", (Heading("Rules"),))}, max_files=1, max_changed_lines=9
     )
     brief = replace(brief_of(2), rules=rules, guidance={"instruction": "Make it friendly."})
-    brief = replace(brief, closed=Log(past))
+    brief = replace(brief, history=History(past))
     with ModelServer([reply(ADD)]) as server:
         ask(editor(server, Sight(("question",), traces=2)), brief)
         (seen,) = server.log
@@ -210,7 +209,7 @@ def test_what_was_tried_before_is_told_to_be_and_something_else_asked_for():
     worse = Verdict("discard", "worse: `score` 0.5 → 0.4")
     past = replace(close(make_brief(TEXTS), proposal, worse), candidate=made.id)
     other = {"op": "append", "text": "Be cool.\n"}
-    brief = replace(brief_of(1), closed=Log([past]))
+    brief = replace(brief_of(1), history=History([past]))
     with ModelServer([reply(ADD), reply(other)]) as server:
         said = ask(editor(server), brief)
         told = "together they make what step 0 made: discard (judged): worse: `score` 0.5 → 0.4"
@@ -224,7 +223,7 @@ def test_near_misses_are_shown_however_long_ago_they_were():
     first = make_brief(TEXTS)
     near = Verdict("discard", "a near miss", code="near miss")
     past = [close(replace(first, step=n), proposal, near if n == 0 else TIED) for n in range(9)]
-    brief = replace(brief_of(9), closed=Log(past), pool=(NearMiss(0, 0.1, (("c0", -1.0),)),))
+    brief = replace(brief_of(9), history=History(past), pool=(NearMiss(0, 0.1, (("c0", -1.0),)),))
     with ModelServer([reply(ADD)]) as server:
         ask(editor(server), brief)
         told = server.log[0].text

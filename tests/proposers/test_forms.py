@@ -8,11 +8,10 @@ import pytest
 
 from kept.core.artifact import Artifact, Heading, Rules
 from kept.core.case import Case
-from kept.core.containers import Log
 from kept.core.edit import Append, Delete, Replace, Write, apply_edits
 from kept.core.objective import Objective, TieBreaker
 from kept.core.ports import Building, Proposer
-from kept.core.proposal import Answer, Ask, Brief, NearMiss, Note, Parent, Proposal, Skip
+from kept.core.proposal import Answer, Ask, Brief, History, NearMiss, Note, Parent, Proposal, Skip
 from kept.core.rollout import Failure, Pair, TraceItem
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
@@ -221,7 +220,7 @@ def full_brief() -> Brief:
     ]
     brief = replace(
         make_brief({**TEXTS, "notes.md": "Carried along.\n"}, 2, train=TRAIN),
-        closed=Log(past),
+        history=History(past),
         pool=(NearMiss(0, 0.1, (("c1", -0.25),)),),
         memory=(Note("Cases 1 and 2 are alike."),),
         rules=Rules({"prompt.md": Artifact("prompt.md")}, max_files=1, max_changed_lines=9),
@@ -242,7 +241,7 @@ def test_what_a_model_is_told_is_what_was_read_and_found_good(kind: Name):
 
 def on_a_near_miss(brief: Brief) -> Brief:
     """The same, with the near miss of its first step to build on."""
-    near = brief.closed[0]
+    near = brief.history[0]
     assert near.proposal is not None
     made = apply_edits(brief.incumbent, near.proposal.edits, brief.rules).candidate
     return replace(brief, incumbent=made, parent=Parent(near, brief.incumbent))

@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 from kept.core.artifact import locate_line_value
-from kept.core.containers import Log
 from kept.core.edit import Append, Edit, Replace, Write
 from kept.core.near_misses import on_top
 from kept.core.ports import Proposer
-from kept.core.proposal import MERGE, Brief, NearMiss, Pool, Proposal, Skip
+from kept.core.proposal import MERGE, Brief, History, NearMiss, Pool, Proposal, Skip
 from kept.core.verdict import Verdict
 from kept.proposers.merge import Merge
 from kept.testing import ProposerSuite
@@ -78,8 +77,8 @@ def test_whole_texts_go_together_where_they_change_different_lines():
 
 def test_a_whole_text_for_another_incumbent_does_not_take_the_place_of_other_changes():
     made = brief((Replace("a.md", "two", "2"),), (Write("a.md", "all new\n"),))
-    old = replace(made.closed[1], incumbent="another")
-    made = replace(made, closed=type(made.closed)([made.closed[0], old]))
+    old = replace(made.history[1], incumbent="another")
+    made = replace(made, history=type(made.history)([made.history[0], old]))
     assert merge(made).merges == (0,)
 
 
@@ -87,9 +86,9 @@ def written_before_a_keep(screened: float, kept: float) -> Brief:
     """A brief with one near miss, a whole text, since which something else was kept."""
     made = brief((Write("a.md", "all new\n"),))
     verdict = replace(MISS, numbers={"estimate": 0.1, "screen_gain": screened})
-    old = replace(made.closed[0], incumbent="another", verdict=verdict)
+    old = replace(made.history[0], incumbent="another", verdict=verdict)
     keep = close(make_brief(TEXTS, 1), Proposal(()), Verdict("keep", "", numbers={"gain": kept}))
-    return replace(made, step=2, closed=type(made.closed)([old, keep]))
+    return replace(made, step=2, history=type(made.history)([old, keep]))
 
 
 def test_a_whole_text_does_not_undo_what_was_kept_since_unless_it_promised_more():
@@ -120,26 +119,26 @@ def test_one_that_builds_on_another_brings_that_along_once():
     first, more, other = Append("a.md", "x\n"), Append("a.md", "y\n"), Append("b.md", "z\n")
     made = brief((first,), (first, more), (first, other), estimates=(0.1, 0.3, 0.2))
     child, sibling = (
-        replace(made.closed[n], proposal=on_top(made.closed[0], Proposal(own)))
+        replace(made.history[n], proposal=on_top(made.history[0], Proposal(own)))
         for n, own in ((1, (more,)), (2, (other,)))
     )
-    closed = Log([made.closed[0], child, sibling])
-    family = replace(made, closed=closed)
+    closed = History([made.history[0], child, sibling])
+    family = replace(made, history=closed)
     assert merge(replace(family, pool=made.pool[1:2])).edits == (first, more)
     both = merge(replace(family, pool=made.pool[1:]))
     assert (both.merges, both.edits) == ((1, 2), (first, more, other))
     all_ = merge(family)
     assert (all_.merges, all_.edits) == ((1, 2), (first, more, other)), "the first is there"
     kept = close(made, Proposal((first,), merges=(0,)), Verdict("keep", "better"))
-    later = replace(family, closed=Log([*closed, kept]), pool=made.pool[1:2])
+    later = replace(family, history=History([*closed, kept]), pool=made.pool[1:2])
     assert merge(later).edits == (more,), "what it builds on was kept"
 
 
 def test_a_text_written_anew_on_another_goes_together_as_what_it_changes():
     first, anew = Replace("a.md", "two", "2"), Write("a.md", "one\n2\nthree\n4\n")
     made = brief((first,), (first, anew), (Append("b.md", "z\n"),), estimates=(0.1, 0.3, 0.2))
-    child = replace(made.closed[1], proposal=on_top(made.closed[0], Proposal((anew,))))
-    family = replace(made, closed=Log([made.closed[0], child, made.closed[2]]))
+    child = replace(made.history[1], proposal=on_top(made.history[0], Proposal((anew,))))
+    family = replace(made, history=History([made.history[0], child, made.history[2]]))
     found = merge(replace(family, pool=made.pool[1:]))
     assert found.merges == (1, 2)
     assert after(made, found) == {"a.md": "one\n2\nthree\n4\n", "b.md": "beta\nz\n"}

@@ -11,12 +11,11 @@ import pytest
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import IMPLICIT_CASE, Case, Cases, implicit_cases
-from kept.core.containers import Log
 from kept.core.edit import apply_edits
 from kept.core.objective import Constraint, Objective
 from kept.core.plan import Plan
 from kept.core.ports import Proposer
-from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, Skip, Turn, derive_seed
+from kept.core.proposal import Ask, Brief, ClosedStep, History, Proposal, Skip, Turn, derive_seed
 from kept.core.rollout import Failure, Job
 from kept.core.verdict import Verdict
 from kept.engine.replay import JournalScope
@@ -65,7 +64,7 @@ def brief(
         turn=Turn("numeric", number=step),
         seed=derive_seed(0, "main", step),
         incumbent=Candidate({path: text}),
-        closed=Log(past),
+        history=History(past),
         open=(),
         train=train,
         memory=(),
@@ -349,7 +348,7 @@ def test_a_run_cut_anywhere_resumes_to_the_same_end(cases: Cases, width: int, tm
     plan, _ = make_plan(cases, width)
     folder, whole = asyncio.run(start(plan, Home1(tmp_path, moments), Watch((moments,))))
     assert whole.keeps >= 2
-    points = [MIXED.meant(step.proposal) for step in whole.closed]
+    points = [MIXED.meant(step.proposal) for step in whole.history]
     assert len(set(points)) == len(points)
     for sizes in moments.sizes[:: max(1, len(moments.sizes) // 12)]:
         part = cut(folder, sizes, tmp_path / "part")
@@ -394,8 +393,8 @@ def test_a_point_that_shares_values_with_a_kept_one_is_still_judged():
         budget=replace(plan.budget, max_iterations=40),
     )
     state = asyncio.run(sit(plan, MemoryJournal()))
-    judged = [step for step in state.closed if step.verdict.outcome in ("keep", "discard")]
+    judged = [step for step in state.history if step.verdict.outcome in ("keep", "discard")]
     assert len(judged) == 15, "every point but the seed's"
-    assert not [step for step in state.closed if step.verdict.code in ("stale", "duplicate")]
+    assert not [step for step in state.history if step.verdict.code in ("stale", "duplicate")]
     assert state.stopped is not None
     assert state.stopped.kind == "nothing left to propose"

@@ -10,10 +10,9 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.containers import Log
 from kept.core.edit import SetValue, Write
 from kept.core.ports import Proposer
-from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, Skip, Turn, derive_seed
+from kept.core.proposal import Ask, Brief, ClosedStep, History, Proposal, Skip, Turn, derive_seed
 from kept.core.verdict import Verdict
 from kept.proposers.numeric.search import Measured, Numeric, Past
 from kept.proposers.numeric.space import Axis, Choices, Numbers, Point, Space
@@ -39,7 +38,7 @@ def brief_of(step: int, past: list[ClosedStep], cycle: int = 1, number: int = 0)
         base,
         turn=Turn("numeric", phase, number),
         seed=derive_seed(0, phase, step),
-        closed=Log(past),
+        history=History(past),
     )
 
 

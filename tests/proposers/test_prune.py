@@ -91,13 +91,13 @@ def test_what_is_protected_stays():
     brief = replace(make_brief({"a.md": TEXT}, name="prune"), rules=rules)
     kept = TEXT[TEXT.index("## Steps") : TEXT.index("### Details")]
     for step in range(50):
-        reply = ask(Prune(("a.md",)), replace(brief, step=step, seed=step, closed=brief.closed))
+        reply = ask(Prune(("a.md",)), replace(brief, step=step, seed=step, history=brief.history))
         if isinstance(reply, Skip):
             break
         assert isinstance(reply, Proposal)
         assert kept in after(make_brief({"a.md": TEXT}), reply)["a.md"]
-        brief = replace(brief, closed=brief.closed.add(close(brief, reply)))
-    assert len(brief.closed) == 9
+        brief = replace(brief, history=brief.history.add(close(brief, reply)))
+    assert len(brief.history) == 9
 
 
 def test_after_a_keep_everything_that_is_left_may_be_tried_again():

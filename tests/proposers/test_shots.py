@@ -9,11 +9,10 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.containers import Log
 from kept.core.edit import SetValue, Write
 from kept.core.llm import PASSED, Message, ToolAnswer, answered, said, used
 from kept.core.ports import Proposer
-from kept.core.proposal import Answer, Ask, Brief, ClosedStep, Proposal, Skip, Turn
+from kept.core.proposal import Answer, Ask, Brief, ClosedStep, History, Proposal, Skip, Turn
 from kept.core.rollout import Failure, Pair, TraceItem
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
@@ -216,7 +215,7 @@ def test_a_set_whose_step_went_stale_may_be_tried_again():
     stale = close(brief, first, Verdict("skip", "", code="stale"))
     for verdict, again in ((stale.verdict, True), (TIED, False)):
         past = [replace(stale, verdict=verdict)]
-        reply = ask(Shots(AXIS), replace(brief, step=1, closed=Log(past)))
+        reply = ask(Shots(AXIS), replace(brief, step=1, history=History(past)))
         assert isinstance(reply, Proposal if again else Skip)
 
 

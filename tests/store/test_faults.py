@@ -257,7 +257,7 @@ def test_an_index_is_a_convenience_and_is_rebuilt(lost: str, run: tuple[Path, St
     assert resumed(folder).settled() == whole.settled()
     reader = Run(folder)
     assert reader.best.id == whole.best
-    assert [row.outcome for row in reader.steps] == [s.verdict.outcome for s in whole.closed]
+    assert [row.outcome for row in reader.steps] == [s.verdict.outcome for s in whole.history]
     assert reader.closed(5).step == 5
     reader.close()
 
@@ -271,9 +271,9 @@ def test_a_reader_lists_the_steps_whatever_became_of_their_index(
     right = index.read_bytes()
     index.write_bytes(right[: len(right) // 2] if damage is None else damage)
     reader = Run(folder)
-    assert [row.candidate for row in reader.steps] == [s.candidate for s in whole.closed]
+    assert [row.candidate for row in reader.steps] == [s.candidate for s in whole.history]
     told = [reader.closed(n).verdict for n in range(8)]
-    assert [v.reason for v in told] == [s.verdict.reason for s in whole.closed]
+    assert [v.reason for v in told] == [s.verdict.reason for s in whole.history]
     reader.close()
     RunJournal(folder).close()
     assert index.read_bytes() == right
@@ -482,7 +482,7 @@ def test_an_index_that_cannot_be_written_does_not_stop_a_run(tmp_path: Path):
     sinks = [Loses(tmp_path)]
     result = kept.optimize("a", half, proposers=["b", "c"], home=tmp_path, sinks=sinks)
     with kept.read_run(result.folder) as run:
-        assert len(run.steps) == len(run.state.closed) > 1
+        assert len(run.steps) == len(run.state.history) > 1
 
 
 def test_what_cannot_be_read_or_written_is_told_with_what_to_do(tmp_path: Path):

@@ -25,14 +25,14 @@ def same(told: Glance, folder: Path) -> None:
         state = run.state
         assert (told.seed, told.incumbent, told.best) == (state.seed, state.incumbent, state.best)
         assert (told.best_step, told.keeps) == (state.best_step, state.keeps)
-        assert len(told.rows) == len(state.closed)
+        assert len(told.rows) == len(state.history)
         assert [one.step for one in told.open] == [step.step for step in state.open]
         assert [one.reply for one in told.open] == [step.reply for step in state.open]
         assert told.values == values(state)
         assert told.spend == journalled_spend(folder, state)
         assert told.stopped == state.stopped
         assert told.status == run.status
-        for row, past in zip(told.rows, state.closed, strict=True):
+        for row, past in zip(told.rows, state.history, strict=True):
             assert (row.proposer, row.phase) == (past.turn.proposer, past.turn.phase)
             assert row.measured == past.loss
             assert row.candidate == past.candidate

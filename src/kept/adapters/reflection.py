@@ -282,7 +282,7 @@ def _between(said: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> s
 def _refused(brief: Brief, component: str) -> Iterator[tuple[ClosedStep, str]]:
     """Texts of a component that came to nothing, each once, the last first."""
     told: set[str] = set()
-    for step in reversed(brief.closed):
+    for step in reversed(brief.history):
         if step.proposal is None or step.verdict.outcome == "keep" or step.verdict.code in SILENT:
             continue
         for edit in step.proposal.edits:

@@ -1,4 +1,4 @@
-"""How much error each test of a run may risk.
+"""Error budget of each test of a run.
 
 Online control of false discoveries (LORD++): a run starts with a little wealth, every test is given
 a share of what is left of it, and every keep earns some back. The levels follow from counts of
@@ -22,13 +22,13 @@ _TERMS = 4000
 
 
 class Ledger(NamedTuple):
-    """What α was spent on, by closed steps alone."""
+    """Counts of tests and keeps that spent α, from closed steps alone."""
 
     tests: int = 0
     """Steps that were given a level; who closes without a test gives it back, if it was the last
     to be given one. So none is used twice."""
     keeps: tuple[int, ...] = ()
-    """Which of them were kept, counted from 1."""
+    """Numbers of those that were kept, counted from 1."""
     promotions: int = 0
     """Promotions that were asked for."""
     proven: int = 0
@@ -38,9 +38,9 @@ class Ledger(NamedTuple):
     cuts: int = 0
     """Simplifications that were tested; they have a line of their own."""
     cuts_kept: tuple[int, ...] = ()
-    """Which of them were kept, counted from 1."""
+    """Numbers of those that were kept, counted from 1."""
     varies: bool = False
-    """Whether repeats of the same run were seen to differ, in a run without cases."""
+    """True once repeats of the same run have differed, in a run without cases."""
 
     @property
     def lost(self) -> int:
@@ -54,7 +54,7 @@ class Ledger(NamedTuple):
 
     @property
     def among(self) -> int:
-        """How many what leads was chosen among, on the very cases that are to prove it."""
+        """Number of candidates that the leading one was chosen among on the cases of its proof."""
         return self.chosen + (self.cuts if self.cuts_kept else 0)
 
     @property
@@ -85,7 +85,7 @@ class Ledger(NamedTuple):
 
 
 def level(ledger: Ledger, alpha: float) -> float:
-    """What the test after those in the ledger may risk."""
+    """Significance level of the next test."""
     nth = ledger.tests + 1
     total = alpha * FIRST * _share(nth, PATIENCE)
     for at, kept in enumerate(ledger.keeps):
@@ -95,7 +95,7 @@ def level(ledger: Ledger, alpha: float) -> float:
 
 
 def left(ledger: Ledger, alpha: float) -> float:
-    """What all tests after those in the ledger may risk together, if none of them is a keep."""
+    """Sum of the levels of all later tests, if none of them is a keep."""
     total = alpha * FIRST * _rest(ledger.tests, PATIENCE)
     for at, kept in enumerate(ledger.keeps):
         earned = alpha * (1 - FIRST) if at == 0 else alpha

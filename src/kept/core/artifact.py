@@ -54,7 +54,7 @@ class Region:
         return found
 
     def touched(self, before: str, after: str) -> bool:
-        """Whether a change of a text is one of these stretches too."""
+        """True if a change of a text touches one of these stretches."""
         # a loose end marker protects nothing by itself, but who reads the file may stop at it
         loose = before.count(self.end) != after.count(self.end)
         return loose or self.stretches(before) != self.stretches(after)
@@ -76,7 +76,7 @@ class Heading:
         return [section.rstrip() for section in section_texts(text, self.title)]
 
     def touched(self, before: str, after: str) -> bool:
-        """Whether a change of a text is one of these sections too."""
+        """True if a change of a text touches one of these sections."""
         return self.stretches(before) != self.stretches(after)
 
 
@@ -90,13 +90,13 @@ class Artifact:
     path: str
     """Relative, with forward slashes."""
     protected: tuple[Protected, ...] = ()
-    """What no edit may touch."""
+    """Parts that no edit may touch."""
     max_chars: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an edit may touch, and how much of it."""
+    """Scope and size limits of edits."""
 
     artifacts: Mapping[str, Artifact]
     new_files: tuple[str, ...] = ()
@@ -109,13 +109,13 @@ class Rules:
     """Endings of paths that may be edited, where a task limits them."""
 
     def allows(self, path: str) -> bool:
-        """Whether an edit of this path is inside the scope of the run."""
+        """True if an edit of this path is inside the scope of the run."""
         if path in self.artifacts:
             return True
         return is_safe_path(path) and any(fnmatchcase(path, glob) for glob in self.new_files)
 
     def refusal(self, path: str, known: Collection[str]) -> str:
-        """Why an edit of a path that is no artifact's is refused; `known` are the files there."""
+        """Reason to refuse an edit of a path that is no artifact; `known` are the files there."""
         if path in known and self.file_types and not path.endswith(self.file_types):
             types = ", ".join(self.file_types)
             return f"`{path}` is not of a type that `allowed_file_types` lists ({types})"

@@ -24,20 +24,20 @@ StopKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StopReason:
-    """Why a run opens no more steps."""
+    """Reason why a run opens no more steps."""
 
     kind: StopKind
     message: str
 
     @property
     def resumable(self) -> bool:
-        """Whether the run was cut short rather than finished."""
+        """True if the run was cut short rather than finished."""
         return self.kind in ("interrupted", "error")
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a run may use at most; None is no limit."""
+    """Limits of a run; None is no limit."""
 
     max_iterations: int | None = None
     """Steps opened."""
@@ -48,21 +48,21 @@ class Budget:
     max_usd: float | None = None
     max_rollouts: int | None = None
     max_rollouts_usd: float | None = None
-    """What all rollouts may cost together, where proposers have limits of their own.
+    """Limit on the cost of all rollouts, where proposers have limits of their own.
 
     Kept's own, for readings of a refinement, which pay for each call: nobody may ask for it.
     """
 
     @property
     def rollouts_usd(self) -> float | None:
-        """What rollouts may cost together at most, by whichever limit; None without any."""
+        """Smallest limit on the cost of all rollouts; None without any."""
         limits = [one for one in (self.max_usd, self.max_rollouts_usd) if one is not None]
         return min(limits, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What was used."""
+    """Rollouts, tokens and money that were used."""
 
     rollouts: int = 0
     """Those with an answer: what infrastructure failed is asked for again."""
@@ -145,7 +145,7 @@ def rollouts_within(budget: Budget, worst_usd: float) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class EndMoney:
-    """What the end of a run costs, where the price of a rollout is learnt on the way."""
+    """Cost of the end of a run, where the price of a rollout is learnt on the way."""
 
     max_usd: float
     rollouts: int
@@ -153,7 +153,7 @@ class EndMoney:
     least: int = 0
     """Of them, those without which there is none."""
     apart: bool = False
-    """Whether it is for rollouts alone, and what proposers use is none of it."""
+    """True if it is for rollouts alone, and proposers have limits of their own."""
 
     def aside(self, rollouts: int, each: float | None, least: int | None = None) -> float:
         """Dollars for so many of them at this price, but never too large a share of all.
@@ -180,7 +180,7 @@ CARE = 0.9
 
 
 def out_of_time(budget: Budget, elapsed: float) -> StopReason | None:
-    """Why nothing more may begin after so many seconds; None while there is time."""
+    """Reason to begin nothing more after so many seconds; None while there is time."""
     if budget.max_minutes is None or elapsed < budget.max_minutes * 60:
         return None
     minutes = budget.max_minutes
@@ -194,7 +194,7 @@ def refusal(
     worst: Reservation,
     aside: int = 0,
 ) -> StopReason | None:
-    """Why this much more does not fit; None when it does.
+    """Limit that this much more would break; None if it fits.
 
     Of the rollouts that are reserved, so many are set aside for the end of the run.
     """

@@ -29,7 +29,7 @@ class Case:
 
     id: str
     data: object = None
-    """What the evaluator gets: any JSON value, or any object from the Python API."""
+    """Input of the evaluator: any JSON value, or any object from the Python API."""
 
 
 IMPLICIT_CASE = Case("all")
@@ -51,7 +51,7 @@ class Cases:
 
     @property
     def implicit(self) -> bool:
-        """Whether the run has no cases of its own."""
+        """True if the run has no cases of its own."""
         return self.holdout == (IMPLICIT_CASE,)
 
     def of(self, split: Split) -> tuple[Case, ...]:
@@ -80,7 +80,7 @@ class Cases:
 
 
 def fault_in(cases: Cases) -> str | None:
-    """Why a run cannot use these cases; None when it can."""
+    """Reason why a run cannot use these cases; None if it can."""
     if not cases.holdout:
         return "there are no holdout cases, and nothing can be decided without them"
     if cases.implicit:
@@ -95,7 +95,7 @@ def fault_in(cases: Cases) -> str | None:
 
 
 def too_few(cases: Cases) -> str | None:
-    """What to know of cases that leave a single one to decide by; None where there are more."""
+    """Warning about cases that leave a single deciding one; None if there are more."""
     if cases.implicit or len(cases.holdout) != 1:
         return None
     one, others = cases.holdout[0].id, len(cases.train) + len(cases.test)

@@ -114,13 +114,13 @@ Copier = Callable[[], object]
 
 
 def owned(value: object) -> object:
-    """A copy of a value; the value itself where there is nothing in it to be changed."""
+    """Copy a value; return the value itself if nothing in it can be changed."""
     make = copier(value)
     return value if make is None else make()
 
 
 def copier(value: object) -> Copier | None:
-    """What makes copies of a value, quickly; None where there is nothing in it to be changed.
+    """Function that copies a value quickly; None if nothing in it can be changed.
 
     Nor is there one for what is nested hundreds of levels deep.
     """

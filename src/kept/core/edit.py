@@ -17,7 +17,7 @@ from kept.core.text import changes
 
 
 class _Edit:
-    """What all edits have in common at run time; the type checker sees the union `Edit`."""
+    """Base class of edits at run time; the type checker sees the union `Edit`."""
 
     __slots__ = ()
 
@@ -116,7 +116,7 @@ Fate = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """What an applied edit did to the text, exactly."""
+    """Exact change of the text by an applied edit."""
 
     path: str
     start: int
@@ -128,7 +128,7 @@ class Splice:
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """What became of one edit."""
+    """Result of applying one edit."""
 
     edit: Edit
     fate: Fate
@@ -145,7 +145,7 @@ class Applied:
 
     @property
     def complete(self) -> bool:
-        """Whether every edit took effect."""
+        """True if every edit took effect."""
         return all(report.fate == "applied" for report in self.reports)
 
 
@@ -188,7 +188,7 @@ def partly_applied(reports: Sequence[EditReport]) -> str:
 
 
 def reapply(candidate: Candidate, reports: Sequence[EditReport]) -> Candidate:
-    """What edits, as reported, made of a candidate."""
+    """Apply reported edits again to a candidate."""
     texts = dict(candidate.texts)
     for report in reports:
         if report.splice is not None:
@@ -291,7 +291,7 @@ def _resolve(
 
 
 def _appended(before: str, text: str) -> str:
-    """What has to be put behind a text so that another follows on a line of its own."""
+    """Text to append so that it starts on a line of its own."""
     last = before.rfind("\n")
     if last < 0:
         return f"\n{text}" if before else text

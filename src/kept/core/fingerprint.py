@@ -10,7 +10,7 @@ MAX_OBJECTS = 10_000
 """Objects that are looked into, each as often as a way leads to it."""
 
 Named = Callable[[object], str]
-"""What stands for a value that is no JSON."""
+"""Maps a value that is no JSON to a name."""
 
 
 def canonical(data: object, named: Named) -> str:
@@ -44,7 +44,7 @@ class _Teller:
     def __init__(self, named: Named) -> None:
         self._named = named
         self._above: set[int] = set()
-        """What we are in, by identities."""
+        """Identities of the containers around the present value, to find cycles."""
         self._objects = 0
         self._depth = 0
         """Objects with fields among what we are in."""

@@ -23,7 +23,7 @@ class Likely(NamedTuple):
     kept: int
     """Were one of them kept besides, with all that is set aside for its proof and the claim."""
     used_up: bool = False
-    """Whether nothing but the limit of rollouts ends it."""
+    """True if only the limit of rollouts ends it."""
 
 
 class Forecast(NamedTuple):
@@ -45,7 +45,7 @@ class Asker(Protocol):
     """A proposer that has rollouts made for itself."""
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """How many it asks for, at most, for each candidate that it learns of."""
+        """Most rollouts that it asks for, for each candidate that it learns of."""
         ...
 
 
@@ -185,7 +185,7 @@ def _usually_for_proposers(plan: Plan, steps: int) -> int:
 
 
 def enough_steps(plan: Plan) -> int:
-    """How many steps must be open to keep the workers busy with what the gate first asks of each.
+    """Number of open steps that keeps the workers busy with the first Ask of each gate.
 
     Twice what fills them once: steps close in order, so a finished one may wait for its elders.
     """

@@ -62,7 +62,7 @@ Phrase = tuple[str, ...]
 
 
 class Origin(NamedTuple):
-    """Where a phrase comes from."""
+    """Source of a phrase: its split and case."""
 
     split: Split
     case: str
@@ -80,7 +80,7 @@ class CopyGuard:
     """Refuses what has text of the cases in it."""
 
     phrases: Mapping[Phrase, Origin]
-    """What may not be copied."""
+    """Phrases that may not be copied."""
     name: str = "copy"
     _short: Mapping[str, Sequence[Phrase]] = field(init=False, repr=False, compare=False)
     """Phrases below full length by their longest word, which few other texts have."""
@@ -164,7 +164,7 @@ def _gather(split: Split, cases: Cases, known: Set[Phrase], stride: int) -> dict
 
 
 def _phrases(words: list[str], known: Set[Phrase], stride: int) -> Iterator[Phrase]:
-    """What of a text would be known again: its long phrases, or all of it when it is short."""
+    """Long phrases of a text, by which it is recognized; all of a short text."""
     size = min(PHRASE, len(words))
     if size < PHRASE and sum(map(len, words)) < MIN_CHARS:
         return
@@ -217,7 +217,7 @@ class GoldGuard:
     """The case of each, by its words."""
     name: str = "gold"
     _sizes: Sequence[int] = field(init=False, repr=False, compare=False)
-    """How many words answers have; the longest first."""
+    """Lengths of the answers in words; the longest first."""
 
     def __post_init__(self) -> None:
         sizes = {len(answer) for answer in self.answers}
@@ -293,7 +293,7 @@ class LengthGuard:
 
 
 SLACK = 1.25
-"""How much more of a fault than the seed itself has is still no hack."""
+"""Tolerance: this much more of a fault than the seed has is not refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,10 @@ class Embedded:
 Role = Literal["system", "user", "assistant", "tool"]
 
 Effort = Literal["minimal", "low", "medium", "high"]
-"""How long a model that can think first should do so."""
+"""Reasoning effort of a model that can think first."""
 
 Finish = Literal["stop", "length", "tool_calls", "refused"]
-"""Why a reply ended: it was done, cut at `max_tokens`, waits for tools, or would not answer."""
+"""Reason why a reply ended: complete, cut at `max_tokens`, waits for tools, refused."""
 
 Detail = Literal["low", "high"]
 """The detail in which a model sees a picture."""
@@ -65,7 +65,7 @@ class Message:
     text: str = ""
     images: tuple[Image, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
-    """What an assistant's message asked for."""
+    """Tool calls of an assistant's message."""
     answers: str = ""
     """The id of the tool call that a tool's message answers."""
 
@@ -95,7 +95,7 @@ class ToolOffer:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What a model is asked. What is None is left to the provider."""
+    """Request to a model. A value of None is left to the provider."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolOffer, ...] = ()
@@ -127,34 +127,34 @@ def asking(shape: ModelRequest, messages: tuple[Message, ...], seed: int | None)
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """What a model answered."""
+    """Reply of a model."""
 
     text: str
     usage: Usage = FREE
     finish: Finish = "stop"
     tool_calls: tuple[ToolCall, ...] = ()
     seconds: float = 0.0
-    """How long it was waited for, written down with it: a resume does not wait again."""
+    """Latency, journalled with the reply: a resume does not wait again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What came of using a tool once: the text that the model is told."""
+    """Result of one tool call: the text that the model sees."""
 
     text: str
     wrong: bool = False
-    """Whether the text says what is wrong with the call: the model may make a better one."""
+    """True if the text is an error message about the call: the model may try a better one."""
     context: tuple[str, ...] = ()
     """Passages that were found, for whoever judges what was made of them."""
     usage: Usage = FREE
-    """What calls to models inside it used."""
+    """Usage of model calls inside the tool."""
     seconds: float = 0.0
-    """How long it was waited for, written down with it: a resume does not wait again."""
+    """Latency, journalled with the reply: a resume does not wait again."""
     changes: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
     """Files that it changed of those it works on, by path; None for what it removed. A resume does
     not use the tool again, and changes the same."""
     stamp: int = 0
-    """Which change of those files this is: of two that change the same one, the later holds."""
+    """Number of this change of the files: of two changes of one file, the later one holds."""
 
 
 FINAL = "final"
@@ -184,7 +184,7 @@ class ToolUse:
     arguments: Mapping[str, object]
     result: str
     wrong: bool = False
-    """Whether the result says what was wrong with the call."""
+    """True if the result is an error message about the call."""
     context: tuple[str, ...] = ()
     """Passages that it found."""
     seconds: float = 0.0
@@ -199,7 +199,7 @@ class Exchange:
     uses: tuple[ToolUse, ...] = ()
     seconds: float = 0.0
     answered: bool = False
-    """Whether it came to an answer, be it an empty one."""
+    """True if there is an answer, even an empty one."""
 
     @property
     def context(self) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ def asked_for(message: Message) -> TraceItem:
 
 
 def used(name: str, arguments: Mapping[str, object], answer: ToolAnswer) -> TraceItem:
-    """What a tool gave back."""
+    """Trace item of a tool call."""
     data: dict[str, object] = {"name": name, "arguments": dict(arguments)}
     data |= {"wrong": True} if answer.wrong else {}
     data |= {"context": list(answer.context)} if answer.context else {}
@@ -230,17 +230,17 @@ def used(name: str, arguments: Mapping[str, object], answer: ToolAnswer) -> Trac
 
 
 def answered(text: str, seconds: float) -> TraceItem:
-    """What an assistant answered in the end, and how long the whole exchange took."""
+    """Trace item of the final answer, with the duration of the whole exchange."""
     return TraceItem("assistant", text, {FINAL: True, "seconds": round(seconds, 4)})
 
 
 def expected(truth: str, exchange: int) -> TraceItem:
-    """What an exchange should have come to."""
+    """Trace item of the expected answer of an exchange."""
     return TraceItem(EXPECTED, truth, {"exchange": exchange})
 
 
 def failed(failure: Failure) -> TraceItem:
-    """How a conversation ended by the agent's own fault."""
+    """Trace item of a failure that is the agent's own fault."""
     data: dict[str, object] = {"kind": failure.kind, "detail": failure.detail}
     return TraceItem(FAILURE, failure.message, data)
 

@@ -12,9 +12,8 @@ kept in the meantime, only its own part is left to try.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from kept.core.containers import Log
 from kept.core.edit import Edit, EditReport
-from kept.core.proposal import ClosedStep, Pool, Proposal
+from kept.core.proposal import ClosedStep, History, Pool, Proposal
 
 ENTERED = "entered"
 """Number of a verdict by which a step entered the final."""
@@ -23,11 +22,11 @@ AHEAD = "ahead"
 """Number of a verdict that says which of the finalists won, where it is another."""
 
 
-def finalists(closed: Iterable[ClosedStep], incumbent: str) -> tuple[ClosedStep, ...]:
+def finalists(history: Iterable[ClosedStep], incumbent: str) -> tuple[ClosedStep, ...]:
     """The steps that entered the final against this incumbent, oldest first."""
     return tuple(
         step
-        for step in closed
+        for step in history
         if step.verdict.code == "near miss"
         and ENTERED in step.verdict.numbers
         and step.incumbent == incumbent
@@ -35,11 +34,11 @@ def finalists(closed: Iterable[ClosedStep], incumbent: str) -> tuple[ClosedStep,
     )
 
 
-def handed_on(closed: Sequence[ClosedStep], pool: Pool) -> ClosedStep | None:
+def handed_on(history: Sequence[ClosedStep], pool: Pool) -> ClosedStep | None:
     """The step that was told that another won, while that one waits to be taken up."""
     if not any(miss.alone for miss in pool):
         return None
-    return next((s for s in reversed(closed) if AHEAD in s.verdict.numbers), None)
+    return next((s for s in reversed(history) if AHEAD in s.verdict.numbers), None)
 
 
 def settled(
@@ -64,39 +63,37 @@ def on_top(parent: ClosedStep, own: Proposal) -> Proposal:
 
 
 def line_of(
-    closed: Log[ClosedStep], step: int, there: Collection[int] = frozenset[int]()
+    history: History, step: int, there: Collection[int] = frozenset[int]()
 ) -> Iterator[int]:
     """A step and those that it builds on, up to those that are in the incumbent already."""
     while step not in there:
         yield step
-        proposal = closed[step].proposal
+        proposal = history[step].proposal
         if proposal is None or not proposal.builds_on:
             return
         (step,) = proposal.builds_on
 
 
-def kept_since(closed: Log[ClosedStep], first: int) -> set[int]:
+def kept_since(history: History, first: int) -> set[int]:
     """Steps whose edits became part of the incumbent with the first of these steps or a later."""
     found: set[int] = set()
-    for step in closed[first:]:
+    for step in history[first:]:
         if step.verdict.outcome == "keep" and step.proposal is not None:
             for member in step.proposal.merges:
-                found.update(line_of(closed, member))
+                found.update(line_of(history, member))
     return found
 
 
-def edits_without(
-    closed: Log[ClosedStep], proposal: Proposal, there: Collection[int]
-) -> tuple[Edit, ...]:
-    """What a proposal changes besides what these steps did: an end of its edits."""
+def edits_without(history: History, proposal: Proposal, there: Collection[int]) -> tuple[Edit, ...]:
+    """Edits of a proposal without those of the steps in `there`: a tail of its edits."""
     own = proposal.edits[proposal.inherited :]
     if not proposal.builds_on or proposal.builds_on[0] in there:
         return own
-    parent = closed[proposal.builds_on[0]].proposal
-    below = edits_without(closed, parent, there) if parent is not None else ()
+    parent = history[proposal.builds_on[0]].proposal
+    below = edits_without(history, parent, there) if parent is not None else ()
     return (*below, *own)
 
 
 def judged_whole(proposal: Proposal, reports: Sequence[EditReport]) -> bool:
-    """Whether all of its edits were tried, and not only what it adds to what it builds on."""
+    """True if all of its edits were tried, not only those on top of its base."""
     return len(reports) == len(proposal.edits)

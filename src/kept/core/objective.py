@@ -1,4 +1,4 @@
-"""What better means: one primary metric, hard constraints, tie-breakers.
+"""Objective of a run: one primary metric, hard constraints, tie-breakers.
 
 The only place that knows a direction. Everywhere else there is a loss, and lower is better.
 """
@@ -27,7 +27,7 @@ _OUTSIDE = "outside its bounds"
 
 
 def unusable(message: str) -> Literal["metric", "bounds"] | None:
-    """What is wrong with a measure that did come, by the message of its failure."""
+    """Kind of fault of an unusable measure, from the message of its failure."""
     if _NOT_EMITTED in message:
         return "metric"
     return "bounds" if _OUTSIDE in message else None
@@ -38,7 +38,7 @@ LARGEST = 1e150
 
 
 def countable(value: float) -> bool:
-    """Whether a measure can be summed up: neither infinite, nor undefined, nor absurdly large."""
+    """True if a measure can be summed: finite and not absurdly large."""
     return abs(value) <= LARGEST
 
 
@@ -59,7 +59,7 @@ class Constraint:
     value: float
 
     def holds(self, measured: float) -> bool:
-        """Whether a measured value satisfies it."""
+        """True if a measured value satisfies it."""
         return _OPERATORS[self.op](measured, self.value)
 
     def __str__(self) -> str:
@@ -67,14 +67,14 @@ class Constraint:
 
 
 OwnMeasure = Literal["usd", "seconds", "tokens"]
-"""What Kept itself measures of a rollout: of these, constraints and tie-breakers may speak too."""
+"""Measures that Kept takes of every rollout; constraints and tie-breakers may use them."""
 
 OWN: tuple[OwnMeasure, ...] = get_args(OwnMeasure)
 
 
 @dataclass(frozen=True, slots=True)
 class TieBreaker:
-    """What decides between two candidates whose primary metrics are tied."""
+    """Metric that decides between two candidates whose primary metrics are tied."""
 
     metric: str
     prefer: Literal["lower", "higher"] = "lower"
@@ -82,7 +82,7 @@ class TieBreaker:
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """What is added to the loss of a rollout for what it used."""
+    """Addition to the loss of a rollout for cost, time or tokens."""
 
     metric: OwnMeasure
     rate: float
@@ -95,7 +95,7 @@ MOST_PENALTY = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What a run improves."""
+    """The metric that a run improves, with constraints and tie-breakers."""
 
     metric: str = "score"
     direction: Direction = "maximize"
@@ -116,7 +116,7 @@ class Objective:
         return -value if self.direction == "maximize" else value
 
     def penalty(self, metrics: Mapping[str, float]) -> float:
-        """What a rollout is charged for what it used."""
+        """Sum of the penalties of one rollout."""
         charged = sum(one.rate * metrics.get(one.metric, 0.0) for one in self.penalties)
         return min(MOST_PENALTY, charged)
 
@@ -128,7 +128,7 @@ class Objective:
 
     @property
     def worst_loss(self) -> float | None:
-        """What a candidate's own failure counts as; None for an unbounded metric."""
+        """Loss that a candidate's own failure counts as; None for an unbounded metric."""
         if self.bounds is None:
             return None
         low, high = self.bounds
@@ -150,7 +150,7 @@ class Objective:
         return 0.0 - loss if self.direction == "maximize" else loss
 
     def fault(self, metrics: Mapping[str, float]) -> Failure | None:
-        """Why these measures cannot be used, None when they can."""
+        """Failure if these measures cannot be used, else None."""
         value = metrics.get(self.metric)
         if value is None:
             emitted = ", ".join(f"`{name}`" for name in metrics) or "nothing"

@@ -45,7 +45,7 @@ class ParseLimit(ValueError):
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
         self.line = line
-        """Where the bound was met, from 1; None where that is not known."""
+        """Line at which the bound was met, from 1; None if unknown."""
 
 
 class DuplicateKey(ValueError):
@@ -152,7 +152,7 @@ def too_long_number() -> ParseLimit:
 
 
 def _limited(parse: Callable[[], T]) -> T:
-    """What a parser returns, its two ways to give up as `ParseLimit`."""
+    """Run a parser and raise its two ways to give up as `ParseLimit`."""
     try:
         return parse()
     except RecursionError as error:

@@ -23,7 +23,7 @@ class Priced(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """What it cost."""
+        """Tokens and money that the reply cost."""
         ...
 
 
@@ -32,7 +32,7 @@ C = TypeVar("C", bound=Priced | Failure)
 
 
 class Scope(Protocol):
-    """Where the calls of one rollout or one proposal are journalled.
+    """Journal of the calls of one rollout or one proposal.
 
     A call is known by the scope's path, its request and how often the same request came before, so
     code that makes the same calls again is served the replies that arrived the first time. Parallel
@@ -100,7 +100,7 @@ class Proposer(Protocol):
 
     @property
     def serial(self) -> bool:
-        """Whether it must see the open proposals of earlier steps, and so waits for them."""
+        """True if it must see the open proposals of earlier steps, and so waits for them."""
         ...
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
@@ -114,7 +114,7 @@ class Building(Proposer, Protocol):
 
     @property
     def builds(self) -> bool:
-        """Whether it may: then `brief.parent` says what the text is."""
+        """True if it may; then `brief.parent` says which promising proposal the text is."""
         ...
 
 
@@ -127,7 +127,7 @@ class Schedule(Protocol):
         ...
 
     def last(self, state: State) -> Turn | None:
-        """What is to be done before a run ends that may open no more steps; None when all is."""
+        """Turn that is left to do before a run ends; None if there is none."""
         ...
 
 
@@ -140,7 +140,7 @@ class Probe(Protocol):
         ...
 
     async def unreachable(self) -> str | None:
-        """Why it cannot be used; None where it answers."""
+        """Reason why it cannot be used; None if it answers."""
         ...
 
 
@@ -172,7 +172,7 @@ class Proving(Claiming, Protocol):
     """A gate that keeps what leads apart from what is proven, and compares pair by pair."""
 
     def prove(self, view: View) -> Verdict | tuple[Ask, ...]:
-        """Whether what leads (the challenger) is better than the best for cases nobody has seen."""
+        """Test whether what leads (the challenger) beats the best on new cases."""
         ...
 
 
@@ -181,7 +181,7 @@ class Measuring(Gate, Protocol):
     """A gate that changes nothing: it compares with the seed pair by pair, or measures that."""
 
     def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
-        """How far answers of the seed (on both sides) differ."""
+        """Measure how far answers of the seed (on both sides) differ."""
         ...
 
 
@@ -268,11 +268,11 @@ class Journal(Protocol):
         ...
 
     def heard(self, scope: str) -> bool:
-        """Whether any reply of this scope is at hand."""
+        """True if any reply of this scope is in memory."""
         ...
 
     def paid(self) -> Mapping[str, Usage]:
-        """What the calls at hand used, by scope."""
+        """Usage of the calls in memory, by scope."""
         ...
 
     def unpriced(self) -> Mapping[str, float]:
@@ -329,7 +329,7 @@ class Embedder(Protocol):
 
     @property
     def known_by(self) -> str:
-        """What tells its vectors from those of any other: vectors of two are not comparable."""
+        """Identity of its vector space: vectors of two embedders are not comparable."""
         ...
 
     def worst_usd(self, texts: Sequence[str]) -> float | None:
@@ -351,7 +351,7 @@ class Tool(Protocol):
 
     @property
     def offer(self) -> ToolOffer:
-        """What a model is told of it."""
+        """Name, description and parameters that a model sees."""
         ...
 
     async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
@@ -373,5 +373,5 @@ class Guard(Protocol):
         ...
 
     def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
-        """Why the candidate is refused; None when it is not."""
+        """Reason to refuse the candidate; None if it may run."""
         ...

@@ -10,9 +10,9 @@ steps and estimated gains, in standard deviations of one rollout.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from kept.core.artifact import Candidate, Rules
 from kept.core.case import Case, Labels
@@ -40,7 +40,7 @@ class NearMiss(NamedTuple):
     losses: tuple[tuple[str, float], ...] = ()
     """Its mean loss on each train case that it was screened on."""
     alone: bool = False
-    """Whether it is raced by itself: together with others it came to nothing."""
+    """True if it is raced by itself, because it came to nothing together with others."""
 
 
 Pool = tuple[NearMiss, ...]
@@ -74,7 +74,7 @@ def joined(pool: Pool, miss: NearMiss, parent: tuple[int, float] | None) -> Pool
 
 
 def ripe(pool: Pool, goal: float, most: int) -> bool:
-    """Whether the pool is worth a race: enough together, enough of them, or one by itself."""
+    """True if the pool is worth a race: enough in sum, enough of them, or one by itself."""
     return (
         any(miss.alone for miss in pool)
         or sum(miss.estimate for miss in pool) >= goal
@@ -100,19 +100,19 @@ def raced(pool: Pool, members: tuple[int, ...], kept: bool, gain: float) -> Pool
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the schedule wants the next step to be."""
+    """The next step, as the schedule wants it."""
 
     proposer: str
     phase: str = "main"
     number: int = 0
-    """How many turns this proposer had before, in the whole run; or which of its texts is meant."""
+    """Turns that this proposer had before, in the whole run; or the number of its text."""
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     races: bool = True
-    """Whether the step may end in a keep by itself; else it can only become a near miss."""
+    """True if the step may end in a keep by itself; else it can only become a near miss."""
     still: bool = False
-    """Whether no repeat has told anything new so far: the evaluator seems to have no noise."""
+    """True if repeats have always agreed so far: the evaluator seems to have no noise."""
     proves: bool = False
-    """Whether a keep must hold for new cases at once: nothing leads, and this is the end."""
+    """True if a keep must hold for new cases at once: nothing leads, and this is the end."""
     passes: int | None = None
     """Over its cases, as many as a measurement at the end has money for; None for all it wants."""
     shares: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -120,13 +120,13 @@ class Turn:
     parent: int | None = None
     """The step of the near miss that is to be built on; None for the incumbent."""
     alone: bool = False
-    """Whether it is judged before the next begins, which then has a level that it did not use."""
+    """True if it is judged before the next begins, which may reuse its unused level."""
     takes: bool = False
-    """Whether what is proposed may be taken as it is, without a comparison."""
+    """True if a proposal may be taken without a comparison."""
 
 
 class _Reply:
-    """What all replies have in common at run time; the type checker sees the union `Reply`."""
+    """Base class of replies at run time; the type checker sees the union `Reply`."""
 
     __slots__ = ()
 
@@ -144,13 +144,13 @@ class Proposal(_Reply):
     merges: tuple[int, ...] = ()
     """Steps whose proposals it puts together."""
     unseen: str = ""
-    """What of the brief its author was not shown, for want of room; in words."""
+    """Parts of the brief that its author was not shown, for want of room; in words."""
     builds_on: tuple[int, ...] = ()
     """The step whose near miss its author was given to edit."""
     inherited: int = 0
     """Of the edits, so many of the first are that near miss's."""
     about: Mapping[str, object] = field(default_factory=dict[str, object])
-    """How it came about, for the record: a diagnosis, the densities of a point."""
+    """Details for the record: a diagnosis, the densities of a point."""
     ungated: bool = False
     """Taken as it is, without a comparison; only in a turn that takes such."""
     kind: Literal["proposal"] = "proposal"
@@ -163,12 +163,12 @@ class Note(_Reply):
     text: str
     topic: str = ""
     about: Mapping[str, object] = field(default_factory=dict[str, object])
-    """How it came about, for the record."""
+    """Details for the record."""
     kind: Literal["note"] = "note"
 
 
 USELESS = "of_no_use"
-"""What the record of a step calls the one whose reply could not be used."""
+"""Key in the record of a step for an author whose reply could not be used."""
 
 DROPPED_CITATIONS = "citations_dropped"
 """Of a critic's diagnosis: how many of its citations name cases that do not exist."""
@@ -184,7 +184,7 @@ class Skip(_Reply):
     ends: str = ""
     """Nor in this phase: in a word, why it is over; empty while it is not."""
     about: Mapping[str, object] = field(default_factory=dict[str, object])
-    """How it came about, for the record."""
+    """Details for the record."""
     kind: Literal["skip"] = "skip"
 
 
@@ -237,7 +237,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an Ask of a proposer brought."""
+    """Outcomes and traces of an Ask of a proposer."""
 
     ask: Ask
     outcomes: Mapping[Pair, Outcome]
@@ -260,9 +260,90 @@ class ClosedStep:
     rollouts: int = 0
     """Of its candidate, for its verdict."""
     usd: float = 0.0
-    """What these cost, and the calls of the proposal."""
+    """Cost of these and of the calls of the proposal."""
     skip: Skip | None = None
-    """Where nothing was proposed: what was said instead."""
+    """Reply of a proposer that had nothing to propose."""
+
+
+class History(Sequence[ClosedStep]):
+    """Closed steps of a run, oldest first; read-only.
+
+    A step is found by its number: `history[n]` is step n. Iteration in both directions yields one
+    step at a time. Versions share storage, so adding a step to the newest version costs O(1).
+    """
+
+    __slots__ = ("_by_proposer", "_steps")
+
+    def __init__(self, steps: Iterable[ClosedStep] = ()) -> None:
+        self._steps = Log(steps)
+        places: dict[str, list[int]] = {}
+        for place, step in enumerate(self._steps):
+            places.setdefault(step.turn.proposer, []).append(place)
+        self._by_proposer: Mapping[str, Log[int]] = {name: Log(own) for name, own in places.items()}
+
+    def add(self, step: ClosedStep) -> "History":
+        """The history with one more step at its end."""
+        name = step.turn.proposer
+        grown = History.__new__(History)
+        grown._steps = self._steps.add(step)
+        own = self._by_proposer.get(name, _NO_PLACES).add(len(self._steps))
+        grown._by_proposer = {**self._by_proposer, name: own}
+        return grown
+
+    def last(self, n: int) -> list[ClosedStep]:
+        """The newest `n` steps, oldest first; all of them if there are fewer."""
+        return self._steps[max(0, len(self._steps) - n) :]
+
+    def of(self, proposer: str) -> Sequence[ClosedStep]:
+        """Steps of one proposer, oldest first; each is looked up when it is reached."""
+        return _Selection(self._steps, self._by_proposer.get(proposer, _NO_PLACES))
+
+    @overload
+    def __getitem__(self, index: int) -> ClosedStep: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ClosedStep]: ...
+    def __getitem__(self, index: int | slice) -> ClosedStep | list[ClosedStep]:
+        return self._steps[index]
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __iter__(self) -> Iterator[ClosedStep]:
+        return iter(self._steps)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self._steps == other._steps
+
+    def __hash__(self) -> int:
+        return hash(self._steps)
+
+    def __repr__(self) -> str:
+        return f"History({list(self)!r})"
+
+
+class _Selection(Sequence[ClosedStep]):
+    """Some steps of a history, by their places."""
+
+    __slots__ = ("_places", "_steps")
+
+    def __init__(self, steps: Sequence[ClosedStep], places: Sequence[int]) -> None:
+        self._steps = steps
+        self._places = places
+
+    @overload
+    def __getitem__(self, index: int) -> ClosedStep: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ClosedStep]: ...
+    def __getitem__(self, index: int | slice) -> ClosedStep | list[ClosedStep]:
+        if isinstance(index, slice):
+            return [self._steps[place] for place in self._places[index]]
+        return self._steps[self._places[index]]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+_NO_PLACES = Log[int]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +352,7 @@ class Parent:
 
     step: ClosedStep
     incumbent: Candidate
-    """What its edits were made for, and the proposal will be judged against."""
+    """The incumbent that its edits were made for; the proposal will be judged against it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +361,7 @@ class Brief:
 
     `incumbent` is the candidate to improve on (`.text`, or `["name"]` where it has several texts):
     what leads, or with a `parent` the near miss that is to be built on;
-    `train` are the cases it may look at (`.id`, `.data`), `closed` the steps before this one with
+    `train` are the cases it may look at (`.id`, `.data`), `history` the steps before this one with
     their proposals and verdicts, oldest first. `seed` is for random draws. `answers` hold what a
     proposer asked for by returning an `Ask`: outcomes, and traces with what `evaluate` returned as
     information. `memory` are notes that proposers took, `rules` what an edit may touch.
@@ -291,8 +372,7 @@ class Brief:
     seed: int
     """For random draws: fixed by the run's seed, the phase and the step."""
     incumbent: Candidate
-    closed: Log[ClosedStep]
-    """Oldest first."""
+    history: History
     open: Sequence[Proposal]
     """Proposals of earlier steps that are still being judged; only for proposers that are
     `serial`, because for others it would depend on timing."""
@@ -303,16 +383,16 @@ class Brief:
     pool: Pool = ()
     """Near misses that wait to be put together."""
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What somebody wrote for the proposer: `instruction`, `rubric`."""
+    """Texts of the user for the proposer: `instruction`, `rubric`."""
     answers: tuple[Answer, ...] = ()
     labels: Labels = field(default_factory=Labels)
-    """Where train cases have their expected output, to be shown beside what was got."""
+    """Fields in which train cases have their expected output, to show beside the actual one."""
     parent: Parent | None = None
-    """What `incumbent` is, where it is a near miss; the proposal holds what is changed in that."""
+    """Set if `incumbent` is a near miss; the proposal then holds changes to that."""
 
     @property
     def ground(self) -> Candidate:
-        """What the proposal will be judged against."""
+        """The incumbent that the proposal will be judged against."""
         return self.incumbent if self.parent is None else self.parent.incumbent
 
 

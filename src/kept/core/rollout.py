@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 Purpose = Literal["feedback", "probe", "screen", "decide", "promote", "test", "measure"]
-"""What a rollout is for. Rollouts of different purposes are never shared."""
+"""Purpose of a rollout. Rollouts of different purposes are never shared."""
 
 Blame = Literal["candidate", "infrastructure"]
 
@@ -34,7 +34,7 @@ PAID_TRIES = 6
 
 
 class Pair(NamedTuple):
-    """Which case, and which draw of it."""
+    """A case and the number of its repeat."""
 
     case: str
     repeat: int
@@ -42,7 +42,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What calls to models consumed."""
+    """Tokens and money that calls to models used."""
 
     calls: int = 0
     tokens_in: int = 0
@@ -91,22 +91,22 @@ class Failure:
     message: str
     detail: str = ""
     usage: Usage = FREE
-    """What was used up before it failed."""
+    """Usage before it failed."""
     tried: bool = False
-    """Whether whoever was nearest has tried again already, as often as makes sense."""
+    """True if the caller has already retried as often as makes sense."""
     scoring: bool = False
-    """Whether the rollout itself had ended, and it was its scorer that failed."""
+    """True if the rollout had ended and its scorer failed."""
     arrived: bool = False
     """True where a reply arrived, is to be paid for, and cannot be used."""
 
     @property
     def retryable(self) -> bool:
-        """Whether another try may end differently: an outage passes, a broken harness does not."""
+        """True if another try may end differently: an outage passes, a broken harness does not."""
         return self.blame == "infrastructure" and self.kind != "harness" and not self.tried
 
     @property
     def outage(self) -> bool:
-        """Whether a provider did not answer: that passes.
+        """True if a provider did not answer, which passes.
 
         What is late is meant only where it was asked again: a command may hang for good.
         """
@@ -119,13 +119,13 @@ NO_FILES: Mapping[str, bytes] = {}
 
 
 class Rollout(NamedTuple):
-    """What a runner brought back from one execution; a tuple, as there are so many of them."""
+    """Result of one execution by a runner; a tuple, as there are so many of them."""
 
     output: str = ""
     metrics: Mapping[str, float] = _NO_METRICS
     """Measures the runner took itself; a scorer adds to them."""
     files: Mapping[str, bytes] = NO_FILES
-    """What the execution left in its output folder."""
+    """Files that the execution left in its output folder."""
     trace: tuple[TraceItem, ...] = ()
     usage: Usage = FREE
 

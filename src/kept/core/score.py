@@ -45,7 +45,7 @@ class Answers(dict[Pair, float]):
 
     @cached_property
     def alike(self) -> bool:
-        """Whether no case has given two different answers."""
+        """True if no case gave two different answers."""
         seen: dict[str, float] = {}
         return all(seen.setdefault(case, loss) == loss for (case, _), loss in self.items())
 
@@ -74,9 +74,9 @@ class Score(NamedTuple):
     metrics: Mapping[str, float]
     findings: tuple[Finding, ...] = ()
     details: tuple[TraceItem, ...] = ()
-    """How it came about, for people: written down behind the trace of the rollout."""
+    """Details for people, such as a judge's reasons; stored behind the trace of the rollout."""
     failure: Failure | None = None
-    """Why there is no score after all, when there are details all the same."""
+    """Failure of a scorer that left details."""
 
 
 def usable(score: Score) -> Score:
@@ -99,7 +99,7 @@ _NOTHING: Mapping[str, float] = {}
 
 
 class Outcome(NamedTuple):
-    """How one pair ended: a score, or a failure with its culprit. A tuple, as `Score` is."""
+    """Result of one pair: a score, or a failure with its culprit. A tuple, as `Score` is."""
 
     metrics: Mapping[str, float] = _NOTHING
     failure: Failure | None = None
@@ -123,7 +123,7 @@ class Tally(NamedTuple):
     total: float
     squares: float
     failed: int = 0
-    """How many of `n` are candidate failures entered at the objective's worst value."""
+    """Number of candidate failures among `n`, entered at the objective's worst value."""
 
     @property
     def mean(self) -> float:
@@ -143,7 +143,7 @@ class Tally(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is known of one candidate for one purpose."""
+    """Tallies of one candidate for one purpose."""
 
     candidate: str
     purpose: Purpose
@@ -165,7 +165,7 @@ class Evaluation:
     """Of the failed ones, those with no worst value to enter: the objective has no bounds."""
     first_failure: str = ""
     usd: float = 0.0
-    """What its rollouts cost."""
+    """Cost of its rollouts."""
 
     @property
     def coverage(self) -> float:
@@ -189,7 +189,7 @@ class Checked(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether it was measured and is satisfied."""
+        """True if it was measured and is satisfied."""
         return self.measured is not None and self.constraint.holds(self.measured)
 
     def __str__(self) -> str:
@@ -368,7 +368,7 @@ def losses_of(outcomes: Iterable[tuple[Pair, Outcome]], objective: Objective) ->
 
 
 def ties_of(outcomes: Iterable[tuple[Pair, Outcome]], objective: Objective) -> tuple[Answers, ...]:
-    """What every tie-breaker measured of each pair that ran."""
+    """Values of every tie-breaker on each pair that ran."""
     rows = [(pair, outcome.metrics) for pair, outcome in outcomes if outcome.failure is None]
     names = [breaker.metric for breaker in objective.tie_breakers]
     return tuple(

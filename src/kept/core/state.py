@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, assert_never
 from kept.core import turns as losing
 from kept.core.alpha import Ledger
 from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
-from kept.core.containers import Log, Seen
+from kept.core.containers import Seen
 from kept.core.event import (
     Event,
     OpenStep,
@@ -28,7 +28,7 @@ from kept.core.near_misses import AHEAD, finalists, judged_whole, settled
 from kept.core.proposal import (
     MERGE,
     Claim,
-    ClosedStep,
+    History,
     NearMiss,
     Note,
     Pool,
@@ -66,7 +66,8 @@ class State(NamedTuple):
     next_step: int = 0
     open: tuple[OpenStep, ...] = ()
     """In step order."""
-    closed: Log[ClosedStep] = Log[ClosedStep]()
+    history: History = History()
+    """Closed steps."""
     judged: Seen = Seen()
     """Ids of the candidates that have had a verdict."""
     turns: Mapping[str, int] = _NONE
@@ -161,7 +162,7 @@ def _resumed(state: State, event: RunResumed) -> State:
     assert started is not None, "the first event is `run_started`"
     now = resumed(started, event)
     more = now.settings.budget != started.settings.budget
-    if more and state.closed and state.closed[len(state.closed) - 1].verdict.code == "unaffordable":
+    if more and state.history and state.history[-1].verdict.code == "unaffordable":
         state = _reopened(state)
     if state.stopped is not None and state.stopped.kind == "error":
         # somebody had a look at it: what did not answer then may do so now
@@ -258,8 +259,8 @@ def _closed(state: State, event: StepClosed) -> State:
         best=best,
         best_step=event.step if best != state.best else state.best_step,
         open=tuple(rest),
-        closed=state.closed.add(closed),
-        brought=with_step(state.brought, state.closed, closed, (state.pool, pool)),
+        history=state.history.add(closed),
+        brought=with_step(state.brought, state.history, closed, (state.pool, pool)),
         judged=judged,
         exhausted=state.exhausted | {step.turn.proposer} if spent_out else state.exhausted,
         lost=losing.closed(state.lost, step.turn, step.reply, verdict),
@@ -372,7 +373,7 @@ def _pooled(state: State, step: OpenStep, event: StepClosed) -> Pool:
         # there was no money for a race, but there is some for the proof of what nothing leads
         return state.pool
     if isinstance(step.reply, Proposal) and step.reply.merges:
-        if step.turn.proves and (final := finalists(state.closed, step.incumbent)):
+        if step.turn.proves and (final := finalists(state.history, step.incumbent)):
             return settled(state.pool, final, step.reply.merges, verdict.numbers)
         gain = verdict.numbers.get("gain", 0.0)
         return raced(state.pool, step.reply.merges, verdict.outcome == "keep", gain)
@@ -388,7 +389,7 @@ def _parent(state: State, step: OpenStep, event: StepClosed) -> tuple[int, float
     if not judged_whole(made, event.reports):
         return None  # that is in the incumbent by now, and the estimate is of the rest
     (parent,) = made.builds_on
-    return parent, state.closed[parent].verdict.numbers.get("estimate", 0.0)
+    return parent, state.history[parent].verdict.numbers.get("estimate", 0.0)
 
 
 def _remembered(

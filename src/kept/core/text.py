@@ -24,7 +24,7 @@ MANY = 250_000
 """Pairs of lines that are compared exactly, which takes a tenth of a second at worst."""
 
 _DEPTH = 20
-"""How often a piece is taken apart further."""
+"""Depth to which a piece is split further."""
 
 
 class Change(NamedTuple):
@@ -127,7 +127,7 @@ TIMES = 5
 """A word that stands fewer times is not repeated but used."""
 
 TOP = 3
-"""How many of the most repeated words a density adds up."""
+"""Number of most repeated words that a density sums."""
 
 GRAM = 5
 """Words in a row that make a phrase."""
@@ -143,7 +143,7 @@ class Section(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What two spellings of one title have in common."""
+        """Title in a form that is equal for different spellings."""
         return title_key(self.title)
 
 
@@ -294,7 +294,7 @@ def _headings(lines: Sequence[str]) -> list[tuple[int, int, str, int]]:
 
 
 def _plain(lines: Sequence[str], number: int) -> bool:
-    """Whether a line can be the title above an underline: a paragraph of one line."""
+    """True if a line can be the title above an underline: a paragraph of one line."""
     row = lines[number]
     alone = number == 0 or not lines[number - 1].strip()
     return bool(row.strip()) and alone and not _ATX.match(row) and row.lstrip()[0] not in "-*+>|"
@@ -324,6 +324,13 @@ def count(n: float, one: str, many: str | None = None) -> str:
     """`1 step`, `2 steps`, `0.5 minutes`."""
     shown = str(n) if isinstance(n, int) else f"{n:g}"
     return f"{shown} {one if n == 1 else many or one + 's'}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A figure in that many significant digits, and at least the digits before the point."""
+    short = f"{value:.{digits}g}"
+    # 1002.3 is 1002, and not 1e+03
+    return f"{value:.0f}" if "e+" in short and abs(value) < 10**15 else short
 
 
 def are(n: float) -> str:

@@ -12,13 +12,21 @@ since, when its proposer has nothing else, or when a run that an outage stopped 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kept.core.containers import Log
 from kept.core.near_misses import judged_whole, kept_since, line_of
-from kept.core.proposal import MERGE, ClosedStep, Pool, Proposal, ProposerFailed, Reply, Turn
+from kept.core.proposal import (
+    MERGE,
+    ClosedStep,
+    History,
+    Pool,
+    Proposal,
+    ProposerFailed,
+    Reply,
+    Turn,
+)
 from kept.core.verdict import UNMEASURED, Verdict
 
 DISCOUNT = 0.5
-"""What a gain on train cases counts while its near miss waits; nearly half of such is luck."""
+"""Weight of a train gain while its near miss waits; nearly half of such gains are luck."""
 
 MOST_FAILED = 3
 """Proposals in a row that failed, after which whoever made them is asked no more."""
@@ -39,7 +47,7 @@ class Brought(NamedTuple):
     rollouts: int = 0
     usd: float = 0.0
     simplifies: bool = False
-    """Whether it is after less text at no loss, which no gain would show."""
+    """True if it aims at less text at no loss, which no gain would show."""
     failed: int = 0
     """Turns in which nothing could be proposed."""
     in_a_row: int = 0
@@ -47,7 +55,7 @@ class Brought(NamedTuple):
 
     @property
     def out(self) -> bool:
-        """Whether it has failed too often in a row to be asked again."""
+        """True if it has failed too often in a row to be asked again."""
         return self.in_a_row >= MOST_FAILED
 
 
@@ -56,11 +64,11 @@ NOTHING = Brought()
 
 def with_step(
     brought: Mapping[str, Brought],
-    closed: Log[ClosedStep],
+    history: History,
     step: ClosedStep,
     pools: tuple[Pool, Pool],
 ) -> Mapping[str, Brought]:
-    """What all have brought after one more step; the pools are those before and after it."""
+    """Statistics after one more step; the pools are those before and after it."""
     found = dict(brought)
     name, gain = step.turn.proposer, max(0.0, step.verdict.numbers.get("gain", 0.0))
     mine = found.get(name, NOTHING)
@@ -78,48 +86,48 @@ def with_step(
     )
     if step.verdict.code == "near miss":
         pooled = any(miss.step == step.step for miss in pools[1])
-        _count(found, name, int(pooled), pooled * waiting(closed, step), near=1)
+        _count(found, name, int(pooled), pooled * waiting(history, step), near=1)
     kept = step.verdict.outcome == "keep"
     members = step.proposal.merges if step.proposal is not None else ()
     if name == MERGE:
-        there = kept_since(closed, 0)
-        stay = set(_lines(closed, (miss.step for miss in pools[1]), there))
-        gone = set(_lines(closed, members, there)) if kept else set[int]()
-        gone |= set(_lines(closed, (miss.step for miss in pools[0]), there)) - stay
-        for past in (closed[number] for number in sorted(gone)):
-            _count(found, past.turn.proposer, -1, -waiting(closed, past))
+        there = kept_since(history, 0)
+        stay = set(_lines(history, (miss.step for miss in pools[1]), there))
+        gone = set(_lines(history, members, there)) if kept else set[int]()
+        gone |= set(_lines(history, (miss.step for miss in pools[0]), there)) - stay
+        for past in (history[number] for number in sorted(gone)):
+            _count(found, past.turn.proposer, -1, -waiting(history, past))
         if kept:
-            _share(found, closed, sorted(set(_lines(closed, members, there))), gain)
+            _share(found, history, sorted(set(_lines(history, members, there))), gain)
     elif kept:
         _count(found, name, 1, 0.0 if simplifies else gain, keeps=1)
     return found
 
 
 def all_asked_again(brought: Mapping[str, Brought]) -> Mapping[str, Brought]:
-    """What all have brought, where nobody is left out for having failed too often in a row."""
+    """Statistics in which no proposer is excluded for failing too often in a row."""
     return {name: own._replace(in_a_row=0) for name, own in brought.items()}
 
 
-def _lines(closed: Log[ClosedStep], steps: Iterable[int], there: Collection[int]) -> Iterator[int]:
+def _lines(history: History, steps: Iterable[int], there: Collection[int]) -> Iterator[int]:
     """Steps with all that they build on."""
     for step in steps:
-        yield from line_of(closed, step, there)
+        yield from line_of(history, step, there)
 
 
-def waiting(closed: Log[ClosedStep], step: ClosedStep) -> float:
-    """What a near miss counts while it waits in the pool; where it builds on another, its part."""
+def waiting(history: History, step: ClosedStep) -> float:
+    """Value of a near miss that waits in the pool, without the part of what it builds on."""
     gain, made = step.verdict.numbers.get("screen_gain", 0.0), step.proposal
     if made is not None and made.builds_on and judged_whole(made, step.reports):
-        gain -= closed[made.builds_on[0]].verdict.numbers.get("screen_gain", 0.0)
+        gain -= history[made.builds_on[0]].verdict.numbers.get("screen_gain", 0.0)
     return DISCOUNT * max(0.0, gain)
 
 
 def _share(
-    found: dict[str, Brought], closed: Log[ClosedStep], members: Sequence[int], gain: float
+    found: dict[str, Brought], history: History, members: Sequence[int], gain: float
 ) -> None:
     """Credit what was kept together to those that it came from, by what each promised."""
-    past = [closed[number] for number in members]
-    promised = [(one.turn.proposer, waiting(closed, one)) for one in past]
+    past = [history[number] for number in members]
+    promised = [(one.turn.proposer, waiting(history, one)) for one in past]
     whole = sum(worth for _, worth in promised)
     for name, worth in promised:
         part = worth / whole if whole else 1 / len(promised)
@@ -139,7 +147,7 @@ def _count(
 
 
 AGAIN = 1
-"""How often a turn is given again: what has no answer then is hardly an outage."""
+"""Retries of a turn: what has no answer after these is hardly an outage."""
 
 
 class Lost(NamedTuple):
@@ -148,20 +156,20 @@ class Lost(NamedTuple):
     proposer: str
     number: int
     ready: bool = False
-    """Whether the outage seems to be over."""
+    """True if the outage seems to be over."""
     again: int = 0
-    """How often it was given again."""
+    """Number of retries so far."""
     open: bool = False
-    """Whether it is being tried."""
+    """True while it is being tried."""
 
     @property
     def due(self) -> bool:
-        """Whether it may be given again."""
+        """True if it may be given again."""
         return not self.open and self.again < AGAIN
 
 
 def opened(lost: tuple[Lost, ...], turn: Turn) -> tuple[Lost, ...]:
-    """What is lost when a turn begins: it may be one of these."""
+    """Turns to retry after a turn has begun, which may be one of them."""
     if not has(lost, turn):
         return lost
     mine = (turn.proposer, turn.number)
@@ -173,7 +181,7 @@ def opened(lost: tuple[Lost, ...], turn: Turn) -> tuple[Lost, ...]:
 def closed(
     lost: tuple[Lost, ...], turn: Turn, reply: Reply | None, verdict: Verdict
 ) -> tuple[Lost, ...]:
-    """What is lost when a turn has come to its end."""
+    """Turns to retry after a turn has ended."""
     if not lost and not _is_lost(turn, reply, verdict):
         return lost
     mine = (turn.proposer, turn.number)
@@ -187,17 +195,17 @@ def closed(
 
 
 def mended(lost: tuple[Lost, ...]) -> tuple[Lost, ...]:
-    """What is lost when somebody takes up a run that had stopped for want of answers."""
+    """Turns to retry when a run is resumed that an outage stopped."""
     return tuple(one._replace(ready=True, again=0) for one in lost)
 
 
 def has(lost: Iterable[Lost], turn: Turn) -> bool:
-    """Whether a turn is one of these."""
+    """True if a turn is one of these."""
     return any(one[:2] == (turn.proposer, turn.number) for one in lost)
 
 
 def due(lost: Iterable[Lost], proposer: str) -> list[Lost]:
-    """What a proposer may be given again, those first that had better be."""
+    """Turns that a proposer may retry, those first whose outage seems over."""
     return sorted((o for o in lost if o.proposer == proposer and o.due), key=lambda o: not o.ready)
 
 

@@ -1,4 +1,4 @@
-"""What a gate is shown and what it may say.
+"""Input and output of a gate: the view, and the verdict.
 
 A gate is a pure decision over tallies so far: a verdict, or the Asks it needs answered first.
 """
@@ -89,7 +89,7 @@ def gain_in(numbers: Mapping[str, float]) -> float | None:
 
 
 def word_for(outcome: VerdictKind, code: VerdictCode) -> str:
-    """What a person calls an outcome: a step that changes nothing has an answer instead."""
+    """Word for an outcome; a step that changes nothing has an answer instead."""
     return code if code in (*ANSWERS, "measured", FOLLOWED) else outcome
 
 
@@ -101,16 +101,16 @@ class Verdict:
     reason: str
     """One sentence a person can read."""
     code: VerdictCode = "judged"
-    """Why, for machines."""
+    """Reason as a code."""
     best: bool = False
-    """Whether `best/` moves to this candidate."""
+    """True if `best/` moves to this candidate."""
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])
     private: str = ""
-    """What failed on a deciding case, for people: no proposer gets to see it."""
+    """Failure on a deciding case, for people only: no proposer sees it."""
 
     @property
     def idle(self) -> bool:
-        """Whether nothing was put forward: the turn of a dry proposer, or a note."""
+        """True if nothing was proposed: an exhausted proposer, or a note."""
         return self.code in IDLE
 
     @property
@@ -120,7 +120,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """What a person calls the outcome."""
+        """Word for the outcome."""
         return word_for(self.outcome, self.code)
 
     @property
@@ -140,11 +140,11 @@ class Side(NamedTuple):
     losses: Mapping[Purpose, Mapping[Pair, float]] = _NOTHING
     """Of every pair that has an answer; a candidate's own failure stands at the worst value."""
     ties: Mapping[Purpose, tuple[Mapping[Pair, float], ...]] = _NOTHING
-    """What each tie-breaker measured, of every pair that ran."""
+    """Values of each tie-breaker on every pair that ran."""
 
 
 class View(NamedTuple):
-    """What a gate may look at; a tuple, because one is made for every look of every step."""
+    """Input of a gate; a tuple, because one is made for every look of every step."""
 
     challenger: Side
     incumbent: Side
@@ -153,23 +153,23 @@ class View(NamedTuple):
     holdout: tuple[str, ...]
     objective: Objective
     simplifies: bool = False
-    """Whether its point is less text at no loss; of a proof, whether all that leads is such."""
+    """True if it aims at less text at no loss; for a proof, if all that leads does."""
     shorter: bool = True
     """Of a proof of what is no more than that, whether it has less text than the best."""
     bars: tuple[Side, ...] = ()
-    """What a simplification must not fall behind: the best, and what was kept as better since."""
+    """Rivals of a simplification: the best, and what was kept as better since."""
     finalists: tuple[Side, ...] = ()
-    """Who entered the final that the challenger is taken up in, itself among them."""
+    """All who entered the final that the challenger is in, itself included."""
     cites: tuple[str, ...] = ()
     """Train cases that the proposal means to fix."""
     merged: int = 0
     """Of how many other steps it puts together what they proposed."""
     pools: bool = False
-    """Whether near misses are put together later: what is promising need not be tested alone."""
+    """True if near misses are merged later, so that a promising one need not be tested alone."""
     still: bool = False
-    """Whether no repeat has told anything new so far: then one draw a case is enough."""
+    """True if repeats have always agreed so far: then one rollout a case is enough."""
     proves: bool = False
-    """Whether it is to be kept only if it is proven for new cases: there will be no later proof."""
+    """True if a keep needs a proof for new cases at once: there will be no later proof."""
     passes: int | None = None
     """Over the cases of a proof or a claim, as many as can be paid; None for all it wants."""
     least: float | None = None

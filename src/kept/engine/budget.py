@@ -36,7 +36,7 @@ from kept.core.score import Outcome
 
 
 class Past(NamedTuple):
-    """What those calls used."""
+    """Usage of calls of an earlier session."""
 
     billed: dict[Job, Usage]
     """Of rollouts that came to nothing: it is on the bill already."""
@@ -77,12 +77,12 @@ def _roots(scope: str) -> Iterator[str]:
 
 
 def in_rollout(scope: str) -> bool:
-    """Whether a scope is that of a rollout, or a branch of one."""
+    """True for the scope of a rollout, or a branch of one."""
     return scope.startswith("rollout/")
 
 
 def below(scope: str, root: str) -> bool:
-    """Whether a scope is this one, or a branch of it."""
+    """True if a scope is this one or a branch of it."""
     return scope == root or scope.startswith(f"{root}/")
 
 
@@ -148,7 +148,7 @@ class Meter:
         self.usd += usage.usd
 
     def spend(self, moot: int = 0) -> Spend:
-        """What was counted so far, so many of it to no use."""
+        """Spend so far; `moot` rollouts count as wasted."""
         return Spend(
             rollouts=self.rollouts,
             moot=moot,
@@ -174,7 +174,7 @@ class Purse:
         self._end = EndMoney(plan.budget.rollouts_usd or 0.0, plan.reserve, plan.least_end[0])
         self._least_claim = plan.least_end[1]
         self.proving = False
-        """Whether what is open is the end of the run, also where it looks at train cases."""
+        """True while the end of the run is open, even where it looks at train cases."""
         most = most_usd(plan)
         # of a run that is resumed, what is to come
         announced = None if most is None else spent.usd + most
@@ -183,12 +183,12 @@ class Purse:
         """The budget, with the dollars that `kept check` says at most."""
         self._before = spent
         self.meters: dict[int, Meter] = {}
-        """What the rollouts that each open step asked for used."""
+        """Usage of rollouts, by the open step that asked for them."""
         self.held = 0
         """Rollouts that are set aside for."""
         self._tries = 0
         self._calls: dict[int | Job, Usage] = {}
-        """What proposers used for steps whose reply is not in yet, and rollouts that go on."""
+        """Usage of proposers without a reply yet, and of unfinished rollouts."""
         self._settled: dict[int, Usage] = {}
         """Of them, what was paid when a step closed before its proposer had replied."""
         self.first_open = 0
@@ -203,7 +203,7 @@ class Purse:
 
     @property
     def limited(self) -> bool:
-        """Whether anything but time limits the rollouts."""
+        """True if anything but time limits the rollouts."""
         return self._budget.max_rollouts is not None or self._budget.max_usd is not None
 
     def leave(self, purposes: Collection[Purpose]) -> int:
@@ -234,7 +234,7 @@ class Purse:
         self._tries += tries
 
     def used_up(self) -> StopReason | None:
-        """Why nothing more may begin; None while at least one rollout may."""
+        """Reason to begin nothing more; None while at least one rollout may begin."""
         if (pot := self._budget.max_rollouts_usd) is not None:
             aside = self._end.aside(self._kept_back, self._each())
             mine = Reservation(usd=self._rollouts_usd())
@@ -251,7 +251,7 @@ class Purse:
         return refusal(self._budget, used, held, one, self._kept_back)
 
     def _used(self) -> Reservation:
-        """What limits are set on, of all that was used: looked at with every Ask, so no more."""
+        """Usage that limits apply to. Called with every Ask, so it computes no more."""
         rollouts, usd = self._before.rollouts, self._before.usd
         for meter in self.meters.values():
             rollouts += meter.rollouts
@@ -278,7 +278,7 @@ class Purse:
             self.meter(payer).add([outcome for _, _, outcome in theirs])
 
     def close(self, step: int, moot: int) -> Spend:
-        """What the rollouts of a step used, now that it needs no meter any more."""
+        """Remove the meter of a step and return the spend on its rollouts."""
         meter = self.meters.pop(step, None)
         spend = meter.spend(moot) if meter is not None else Spend(moot=moot)
         if step in self._calls:
@@ -290,7 +290,7 @@ class Purse:
         return spend + self.take_late()
 
     def take_late(self) -> Spend:
-        """What closed steps used since: replies that came after their work was cancelled."""
+        """Take the spend of closed steps on replies that arrived after cancellation."""
         closed = [step for step in self.meters if step < self.first_open]
         late = sum((self.meters.pop(step).spend() for step in closed), NOTHING)
         for step in [who for who in self._calls if isinstance(who, int) and who < self.first_open]:
@@ -307,7 +307,7 @@ class Purse:
         self._before += spend
 
     def hold(self, who: int | Job, used: Usage) -> None:
-        """What the calls of a step's proposer or of a rollout come to, while it is not done."""
+        """Record the usage of an unfinished proposer or rollout."""
         # who begins again begins by hearing the replies that there were: that is no less
         if used.calls >= self._calls.get(who, FREE).calls:
             self._calls[who] = used
@@ -338,7 +338,7 @@ class Purse:
 
     @property
     def by_call(self) -> bool:
-        """Whether rollouts pay for each call: money is limited, and none is set aside for them."""
+        """True if rollouts pay for each call: money is limited, and none is reserved for them."""
         return self._budget.rollouts_usd is not None and not self._worst
 
     def money_left(self, owner: int | Job) -> float | None:
@@ -363,24 +363,24 @@ class Purse:
         return self._end.aside(later, self._each(), least)
 
     def _each(self) -> float | None:
-        """What a rollout costs in the mean; None while nothing is known."""
+        """Mean cost of a rollout; None while nothing is known."""
         rollouts = self._before.rollouts + sum(meter.rollouts for meter in self.meters.values())
         return self._done_usd() / rollouts if rollouts else None
 
     def _done_usd(self) -> float:
-        """What rollouts have cost that are done."""
+        """Cost of finished rollouts."""
         usd = self._before.usd - self._before.proposing_usd
         return usd + sum(meter.usd for meter in self.meters.values())
 
     def _rollouts_usd(self) -> float:
-        """What rollouts have cost, with those that go on."""
+        """Cost of rollouts, unfinished ones included."""
         going = [used.usd for who, used in self._calls.items() if isinstance(who, Job)]
         past = [used.usd for scope, used in self.past.items() if in_rollout(scope)]
         return self._done_usd() + sum(going) + sum(past)
 
 
 def spend_on(calls: Usage) -> Spend:
-    """What calls outside rollouts come to."""
+    """Spend on calls outside rollouts."""
     if calls is FREE:
         return NOTHING
     return Spend(
@@ -457,7 +457,7 @@ HAIR = 1e-9
 
 
 class Till:
-    """What calls of proposers go through, and those of rollouts that have no price."""
+    """Admits calls of proposers, and calls of rollouts without a price, one by one."""
 
     def __init__(self, purse: Purse) -> None:
         self._purse = purse
@@ -495,11 +495,11 @@ class Till:
 
     @property
     def _idle(self) -> bool:
-        """Whether no call is under way."""
+        """True if no call is in flight."""
         return not self._known + self._unknown.total()
 
     def _each(self, proposing: bool) -> float | None:
-        """What stands for a call that nobody can tell the price of."""
+        """Amount to reserve for a call of unknown price."""
         return self.dearest.proposing if proposing else self.dearest.rollout
 
     def _fits(self, worst_usd: float | None, room: float, proposing: bool) -> bool:
@@ -542,7 +542,7 @@ class Till:
 
 
 class OwnTill:
-    """What the calls of one owner go through."""
+    """Admits the calls of one owner."""
 
     def __init__(self, till: Till, purse: Purse, owner: int | Job) -> None:
         self._till = till
@@ -558,5 +558,5 @@ class OwnTill:
         self._till.end(worst_usd, usage, self._owner)
 
     def count(self, usage: Usage) -> None:
-        """What the owner's calls come to so far."""
+        """Record the usage of the owner's calls so far."""
         self._purse.hold(self._owner, usage)

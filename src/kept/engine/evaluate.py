@@ -58,14 +58,14 @@ class Evaluator:
         self._queue = Queue()
         self._works: dict[Job, Work] = {}
         self._done: list[Work] = []
-        """What ended in this moment, to be written and told."""
+        """Finished work to write and report in the next batch."""
         self._orders: set[Order] = set()
         self._workers: set[asyncio.Task[None]] = set()
         self._most = plan.workers
         self._untried = 0
         self._silence = Silence()
         self._slow = True
-        """Whether the last rollout took so long that it is worth a look whether it blocks."""
+        """True if the last rollout was slow enough to check whether it blocks the event loop."""
         self._breath = 0.0
         """When others were last given a turn."""
         self._blocked = 0
@@ -75,7 +75,7 @@ class Evaluator:
         self._room = Room(purse)
         self.opened = self._room.opened
         self.hearers: Sequence[Hearer] = ()
-        """Who is told of every outcome, once it is written."""
+        """Callbacks for every outcome, once it is written."""
 
     @property
     def wanted(self) -> set[str]:
@@ -127,7 +127,7 @@ class Evaluator:
             self._orders.discard(order)
 
     def outcomes(self, ask: Ask) -> list[tuple[Pair, Outcome]]:
-        """What came of an Ask, in the order it was asked."""
+        """Outcomes of an Ask, in the order of its pairs."""
         row = self._known.of(ask.candidate, ask.purpose)
         return [(pair, row[pair]) for pair in ask.pairs]
 
@@ -155,7 +155,7 @@ class Evaluator:
         self._works.clear()
 
     def _unknown(self, asks: Sequence[Ask]) -> tuple[dict[Job, Pair], int]:
-        """What is asked for and not known, each once; and how many of it nobody is at yet."""
+        """Unknown pairs of the Asks, each once, and the number of them that are not queued yet."""
         found: dict[Job, Pair] = {}
         works, begun = self._works, 0
         for ask in asks:
@@ -234,7 +234,7 @@ class Evaluator:
                 raise
 
     def _next(self) -> Work | None:
-        """What a worker is to do; None when there is nothing, or there are workers enough."""
+        """Next work for a worker; None if there is none, or there are workers enough."""
         queue = self._queue
         while not self._closed and len(self._workers) <= (self._most or 1):
             work = queue.first.pop() if queue.first else queue.take()

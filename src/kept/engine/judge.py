@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from kept.core.alpha import Ledger
 from kept.core.artifact import Candidate
-from kept.core.containers import Seen
 from kept.core.edit import (
     Applied,
     Edit,
@@ -21,6 +19,8 @@ from kept.core.edit import (
     not_shorter,
     partly_applied,
 )
+from kept.core.event import OpenStep
+from kept.core.near_misses import edits_without, finalists, kept_since
 from kept.core.plan import Plan
 from kept.core.ports import Claiming, Clock, Measuring, Proving
 from kept.core.proposal import (
@@ -32,13 +32,12 @@ from kept.core.proposal import (
     Proposal,
     ProposerFailed,
     Prove,
-    Reply,
     Skip,
-    Turn,
     note_asked,
 )
 from kept.core.rollout import Pair, Purpose
 from kept.core.score import Answers, Evaluation, Outcome, blamed, losses_of, summarize, ties_of
+from kept.core.state import State
 from kept.core.text import count
 from kept.core.verdict import Side, Verdict, View
 from kept.engine.evaluate import Evaluator
@@ -48,27 +47,6 @@ from kept.errors import RunError
 NOTHING = Proposal(())
 NO_TIMES: Mapping[str, float] = {}
 """Of a step that was closed before it was judged; a plain dict, which the journal can write."""
-
-
-class Ground(NamedTuple):
-    """What a step is judged against."""
-
-    incumbent: str
-    best: str
-    made_for: str
-    """The incumbent that the proposal was made for, before any rebase."""
-    judged: Seen
-    seed: str
-    least: float | None
-    bars: tuple[str, ...]
-    """Kept as better since the best moved."""
-    ledger: Ledger
-    """As this step was given it."""
-    turn: Turn
-    dropped: int = 0
-    """Of the edits, so many of the first are in the incumbent by now."""
-    finalists: tuple[str, ...] = ()
-    """Who entered the final that this step is taken up in."""
 
 
 class Judged(NamedTuple):
@@ -103,64 +81,79 @@ class Judge:
         self.attempts: dict[int, list[str]] = {}
         """Candidates that each open step has put before the gate, one a rebase; the last counts."""
 
-    async def judge(self, step: int, reply: Reply, ground: Ground) -> Judged:
-        """The verdict on one reply, with the times of its stages."""
-        # of an earlier try, before an earlier step was kept
-        self._times.pop(step, None)
-        judged = await self._judge(step, reply, ground)
-        decided = dict.fromkeys(("validate_constraints", "decide"), self._clock.time())
-        return judged._replace(times={**self._times.pop(step, {}), **decided})
+    async def judge(self, step: OpenStep, opened: State, state: State) -> Judged:
+        """The verdict on the reply of a step, with the times of its stages.
 
-    async def _judge(self, step: int, reply: Reply, ground: Ground) -> Judged:
+        `opened` is the state that the step began with, `state` the present one.
+        """
+        # of an earlier try, before an earlier step was kept
+        self._times.pop(step.step, None)
+        judged = await self._judge(step, opened, state)
+        decided = dict.fromkeys(("validate_constraints", "decide"), self._clock.time())
+        return judged._replace(times={**self._times.pop(step.step, {}), **decided})
+
+    async def _judge(self, step: OpenStep, opened: State, state: State) -> Judged:
+        reply = step.reply
+        assert reply is not None, "a step is judged once its proposer has answered"
         match reply:
             case Skip():
                 return Judged(None, (), Verdict("skip", reply.why, code="nothing proposed"))
             case Note():
                 return Judged(None, (), Verdict("skip", "a note was taken", code="note"))
             case ProposerFailed(failure=failure):
-                reason = f"the proposer `{ground.turn.proposer}` failed: {failure.message}"
+                reason = f"the proposer `{step.turn.proposer}` failed: {failure.message}"
                 # an outage passes, and this turn is given again; a crash is a fault to be mended
                 outcome = "skip" if failure.outage else "crash"
                 return Judged(None, (), Verdict(outcome, reason, code="proposer failed"))
             case Proposal():
-                return await self._judge_proposal(step, reply, ground)
+                return await self._judge_proposal(step, reply, opened, state)
             case Prove() | Claim() | Measure():
-                return await self._measure(step, reply, ground)
+                return await self._measure(step, reply, state)
 
-    async def _measure(self, step: int, reply: Prove | Claim | Measure, ground: Ground) -> Judged:
-        """What leads against the best, the best against the seed, or the seed by itself."""
+    async def _measure(
+        self, step: OpenStep, reply: Prove | Claim | Measure, state: State
+    ) -> Judged:
+        """Compare what leads with the best, or the best with the seed, or measure the seed."""
         gate = self._plan.gate
         if isinstance(reply, Measure) and isinstance(gate, Measuring):
-            found = await self._talk(step, gate.measure, (ground.seed, ground.seed), ground)
-            return Judged(ground.seed, (), *found)
+            found = await self._talk(step, gate.measure, (state.seed, state.seed), state)
+            return Judged(state.seed, (), *found)
         if isinstance(reply, Prove) and isinstance(gate, Proving):
-            sides = (ground.incumbent, ground.best)
+            sides = (step.incumbent, state.best)
             # where nothing was kept as better, what leads is simpler, and that is all it is to be
-            what = Proposal((), simplifies=not ground.bars)
-            texts = (self._known.candidate(id_) for id_ in (ground.best, ground.incumbent))
+            what = Proposal((), simplifies=not state.bars)
+            texts = (self._known.candidate(id_) for id_ in (state.best, step.incumbent))
             shorter = not not_shorter(*texts)
-            found = await self._talk(step, gate.prove, sides, ground, what, shorter=shorter)
-            return Judged(ground.incumbent, (), *found)
+            found = await self._talk(step, gate.prove, sides, state, what, shorter=shorter)
+            return Judged(step.incumbent, (), *found)
         if not (isinstance(reply, Claim) and isinstance(gate, Claiming)):
             raise RunError(f"the gate `{gate.name}` cannot {reply.kind}")
-        found = await self._talk(step, gate.claim, (ground.best, ground.seed), ground)
-        return Judged(ground.best, (), *found)
+        found = await self._talk(step, gate.claim, (state.best, state.seed), state)
+        return Judged(state.best, (), *found)
 
-    async def _judge_proposal(self, step: int, proposal: Proposal, ground: Ground) -> Judged:
-        incumbent = self._known.candidate(ground.incumbent)
-        applied = self._apply(incumbent, proposal.edits[ground.dropped :])
-        refused = self._guard(applied, incumbent, proposal, ground)
+    async def _judge_proposal(
+        self, step: OpenStep, proposal: Proposal, opened: State, state: State
+    ) -> Judged:
+        incumbent = self._known.candidate(step.incumbent)
+        edits = proposal.edits[_edits_in_incumbent(step, proposal, opened, state) :]
+        applied = self._apply(incumbent, edits)
+        # None where the incumbent is still the one that the proposal was made for
+        made_for = opened.incumbent if opened.incumbent != step.incumbent else None
+        refused = self._guard(applied, incumbent, proposal, state, edits, made_for)
         if refused is not None:
             id_ = applied.candidate.id if applied.candidate.id != incumbent.id else None
             return Judged(id_, applied.reports, refused)
         self._known.save(applied.candidate)
-        self.attempts.setdefault(step, []).append(applied.candidate.id)
-        if proposal.ungated and ground.turn.takes:
+        self.attempts.setdefault(step.step, []).append(applied.candidate.id)
+        if proposal.ungated and step.turn.takes:
             # what is measured next is measured with it: nothing is known of this text yet
             taken = Verdict("keep", "taken as it is, and not yet measured", code="taken")
             return Judged(applied.candidate.id, applied.reports, taken)
-        sides = (applied.candidate.id, ground.incumbent)
-        verdict, known = await self._talk(step, self._plan.gate.decide, sides, ground, proposal)
+        sides = (applied.candidate.id, step.incumbent)
+        rivals = _rivals(step, proposal, opened)
+        verdict, known = await self._talk(
+            step, self._plan.gate.decide, sides, state, proposal, rivals=rivals
+        )
         if partly := partly_applied(applied.reports):
             verdict = replace(verdict, reason=f"{partly}; {verdict.reason}")
         return Judged(applied.candidate.id, applied.reports, verdict, known)
@@ -169,11 +162,20 @@ class Judge:
         return apply_edits(incumbent, edits, self._plan.rules, self._plan.locate)
 
     def _guard(
-        self, applied: Applied, incumbent: Candidate, proposal: Proposal, ground: Ground
+        self,
+        applied: Applied,
+        incumbent: Candidate,
+        proposal: Proposal,
+        state: State,
+        edits: tuple[Edit, ...],
+        made_for: str | None,
     ) -> Verdict | None:
-        """Why a candidate is not worth a rollout; None when it may be."""
+        """Verdict on a candidate that is not worth a rollout; None if it may be.
+
+        `made_for` is the incumbent that the proposal was made for, if another one leads by now.
+        """
         took = {n for n, report in enumerate(applied.reports) if report.fate == "applied"}
-        rebased = ground.incumbent != ground.made_for
+        rebased = made_for is not None
         held = _held(applied, changed=applied.candidate.id != incumbent.id)
         if held is not None:
             reason = f"protected in {held.edit.path}: {held.detail}"
@@ -186,9 +188,10 @@ class Judge:
             )
             code = "no change" if took else "no edits"
             return Verdict("skip", f"nothing changes ({fates or 'no edits'})", code=code)
-        if rebased:
-            first = self._apply(self._known.candidate(ground.made_for), proposal.edits)
-            if _standing(applied.reports) < _standing(first.reports[ground.dropped :]):
+        if made_for is not None:
+            first = self._apply(self._known.candidate(made_for), proposal.edits)
+            tried = first.reports[len(proposal.edits) - len(edits) :]
+            if _standing(applied.reports) < _standing(tried):
                 reason = "stale: an earlier step was kept, and the edits no longer apply"
                 return Verdict("skip", reason, code="stale")
         if proposal.simplifies and (longer := not_shorter(incumbent, applied.candidate)):
@@ -196,7 +199,7 @@ class Judge:
             code = "stale" if rebased else "over limit"
             return Verdict("skip" if rebased else "discard", f"not simpler: {longer}", code=code)
         # a merger of one is what its member was, and has not been raced
-        if applied.candidate.id in ground.judged and not proposal.merges:
+        if applied.candidate.id in state.judged and not proposal.merges:
             return duplicate()
         over = self._limits(incumbent, applied.candidate)
         return over or self._hack(incumbent, applied.candidate)
@@ -227,40 +230,41 @@ class Judge:
 
     async def _talk(
         self,
-        step: int,
+        step: OpenStep,
         decide: Callable[[View], Verdict | tuple[Ask, ...]],
         sides: tuple[str, str],
-        ground: Ground,
+        state: State,
         proposal: Proposal = NOTHING,
         *,
         shorter: bool = True,
+        rivals: tuple[str, ...] = (),
     ) -> tuple[Verdict, tuple[Evaluation, ...]]:
         """Ask the gate, have what it asks for rolled out, ask again: until there is a verdict."""
         asked: Asked = {}
-        bars = tuple(dict.fromkeys((ground.best, *ground.bars)))
-        ids = {*sides, *bars, *ground.finalists}
+        bars = tuple(dict.fromkeys((state.best, *state.bars)))
+        ids = {*sides, *bars, *rivals}
         while True:
             known = {key: self._sum_up(*key, asked, sides[0]) for key in asked}
             shown = {id_: self._side(id_, known, asked, sides[0]) for id_ in ids}
             view = View(
                 challenger=shown[sides[0]],
                 incumbent=shown[sides[1]],
-                best=shown[ground.best],
+                best=shown[state.best],
                 train=self._train,
                 holdout=self._holdout,
                 objective=self._plan.objective,
                 simplifies=proposal.simplifies,
                 shorter=shorter,
                 bars=tuple(shown[id_] for id_ in bars),
-                finalists=tuple(shown[id_] for id_ in ground.finalists),
+                finalists=tuple(shown[id_] for id_ in rivals),
                 cites=proposal.cites,
                 merged=len(proposal.merges),
-                pools=not ground.turn.races,
-                still=ground.turn.still or self._plan.objective.deterministic,
-                proves=ground.turn.proves,
-                passes=ground.turn.passes,
-                least=ground.least,
-                ledger=ground.ledger,
+                pools=not step.turn.races,
+                still=step.turn.still or self._plan.objective.deterministic,
+                proves=step.turn.proves,
+                passes=step.turn.passes,
+                least=state.least,
+                ledger=step.ledger,
                 test=self._test,
             )
             answer = decide(view)
@@ -268,8 +272,8 @@ class Judge:
                 return answer, tuple(known.values())
             if not note_asked(asked, answer):
                 raise RunError(f"the gate `{self._plan.gate.name}` asked for nothing new")
-            times = self._times.setdefault(step, {"run_candidate": self._clock.time()})
-            await self._evaluator.answer(answer, step)
+            times = self._times.setdefault(step.step, {"run_candidate": self._clock.time()})
+            await self._evaluator.answer(answer, step.step)
             times["score_candidate"] = self._clock.time()
             if not self._seed_ran:
                 self._check_seed(answer)
@@ -348,7 +352,7 @@ class Judge:
     def _outcomes(
         self, id_: str, purpose: Purpose, asked: Asked, challenger: str = ""
     ) -> list[tuple[Pair, Outcome]]:
-        """What came of what was asked; of the challenger, as it counts for it."""
+        """Outcomes of the asked pairs; a challenger's failures count as in `blamed`."""
         found = self._evaluator.outcomes(Ask(id_, asked[id_, purpose], purpose))
         if id_ != challenger:
             return found
@@ -362,6 +366,23 @@ class Judge:
         for kept in (self._sums, self._answers):
             for key in [key for key in kept if key[0] not in alive]:
                 del kept[key]
+
+
+def _edits_in_incumbent(step: OpenStep, proposal: Proposal, opened: State, state: State) -> int:
+    """Number of a step's edits that an earlier step brought into the incumbent since it opened."""
+    if not (proposal.builds_on and step.rebases):
+        return 0
+    there = kept_since(state.history, len(opened.history))
+    return len(proposal.edits) - len(edits_without(state.history, proposal, there))
+
+
+def _rivals(step: OpenStep, proposal: Proposal, opened: State) -> tuple[str, ...]:
+    """Candidates of the final that a step takes up again; empty if it takes up none."""
+    if not step.turn.proves:
+        return ()
+    found = finalists(opened.history, step.incumbent)
+    mine = {member.step for member in found}.issuperset(proposal.merges)
+    return tuple(str(member.candidate) for member in found) if mine else ()
 
 
 def _standing(reports: Sequence[EditReport]) -> int:

@@ -13,7 +13,6 @@ from contextlib import suppress
 
 from kept.core.budget import Spend, StopReason, out_of_time
 from kept.core.event import Event, OpenStep, RunStopped, StepClosed, StepOpened
-from kept.core.near_misses import edits_without, finalists, kept_since
 from kept.core.plan import Plan
 from kept.core.ports import Clock, Journal, Sink
 from kept.core.proposal import Proposal, Turn, proposal_scope
@@ -24,7 +23,7 @@ from kept.core.text import count
 from kept.core.verdict import Verdict
 from kept.engine.budget import Halt, Purse, past_of
 from kept.engine.evaluate import LAST, Evaluator
-from kept.engine.judge import Ground, Judge, Judged, duplicate
+from kept.engine.judge import Judge, Judged, duplicate
 from kept.engine.propose import Proposing
 from kept.engine.replay import Known, answered
 from kept.engine.stop import Interrupt, dead_end, true_end
@@ -69,7 +68,7 @@ class Loop:
         self._moot: dict[str, int] = {}
         """Rollouts of candidates that were counted as done to no use."""
         self._ending: StopReason | None = None
-        """Why only what is to be done at the end may still begin."""
+        """Reason why only the end of the run may still begin."""
 
     async def run(self) -> State:
         """Go on until there is a reason to stop."""
@@ -116,17 +115,17 @@ class Loop:
         hearers = (getattr(sink, "on_rollout", None) for sink in self._sinks)
         self._evaluator.hearers = [hear for hear in hearers if hear is not None]
         self._proposing.remember(state, self._opened)
-        if not state.closed and self._plan.tries_one:
+        if not state.history and self._plan.tries_one:
             self._evaluator.try_one_first()
         if state.next_step == 0:
             self._known.elsewhere |= self._take_up_rollouts(state)
             return
-        self._evaluator.opened(len(state.closed))
+        self._evaluator.opened(len(state.history))
         self._ending = state.given_up
-        self._purse.first_open = len(state.closed)
+        self._purse.first_open = len(state.history)
         till = self._evaluator.attempts.till
         till.dearest = state.dearest
-        elsewhere = {state.seed, *(step.candidate for step in state.closed if step.candidate)}
+        elsewhere = {state.seed, *(step.candidate for step in state.history if step.candidate)}
         if state.open or self._journal.rollouts_size > state.written:
             elsewhere |= self._take_up_rollouts(state)
         self._known.elsewhere |= elsewhere
@@ -166,7 +165,7 @@ class Loop:
     def _take_up_late(self, state: State) -> None:
         """Count rollouts of closed steps that were stopped later, and that no stop has counted."""
         late = self._journal.cancelled(state.written)
-        of_closed = [row for row in late if row[0] < len(state.closed)]
+        of_closed = [row for row in late if row[0] < len(state.history)]
         for step, job, usage in of_closed[state.late.cancelled :]:
             self._purse.cancel(step, job, usage)
 
@@ -201,7 +200,7 @@ class Loop:
         return None
 
     def _next_turn(self) -> Turn | StopReason:
-        """What the schedule wants; where no more may begin, what it wants done at the end."""
+        """Next turn of the schedule; once nothing more may begin, its turns for the end."""
         budget, elapsed = self._plan.budget, self._elapsed()
         stop = self._ending or budget_stop(budget, self.state, elapsed)
         turn = stop or self._plan.schedule.next(self.state)
@@ -214,7 +213,7 @@ class Loop:
         return turn
 
     def _late(self, elapsed: float) -> StopReason | None:
-        """Why no ordinary step may begin, where some time is to be left for the end."""
+        """Reason to begin no ordinary step, to leave time for the end of the run."""
         minutes = self._plan.budget.max_minutes
         if minutes is None or not self._plan.reserve or elapsed < minutes * 60 * MAIN_PART:
             return None
@@ -249,42 +248,10 @@ class Loop:
             self._purse.pay(told.spend, number)
             self._tell(told)
             self._proposing.heard(number, told.reply)
-        step, state = self._step(number), self.state
-        assert step.reply is not None
-        made_for = self._opened[number].incumbent
-        ground = Ground(
-            incumbent=step.incumbent,
-            best=state.best,
-            made_for=made_for,
-            judged=state.judged,
-            seed=state.seed,
-            least=state.least,
-            bars=state.bars,
-            ledger=step.ledger,
-            turn=step.turn,
-            dropped=self._dropped(step),
-            finalists=self._finalists(step),
-        )
-        return await self._judge.judge(number, step.reply, ground)
-
-    def _dropped(self, step: OpenStep) -> int:
-        """How many of a step's edits an earlier step brought in, since they were proposed."""
-        made, closed = step.reply, self.state.closed
-        if not isinstance(made, Proposal) or not (made.builds_on and step.rebases):
-            return 0
-        there = kept_since(closed, len(self._opened[step.step].closed))
-        return len(made.edits) - len(edits_without(closed, made, there))
-
-    def _finalists(self, step: OpenStep) -> tuple[str, ...]:
-        """Who is compared with what a step takes up, where that is in a final; else nobody."""
-        if not (step.turn.proves and isinstance(step.reply, Proposal)):
-            return ()
-        found = finalists(self._opened[step.step].closed, step.incumbent)
-        mine = {member.step for member in found}.issuperset(step.reply.merges)
-        return tuple(str(member.candidate) for member in found) if mine else ()
+        return await self._judge.judge(self._step(number), self._opened[number], self.state)
 
     async def _first_verdict(self) -> Judged | StopReason:
-        """What the oldest open step came to, or why the run must stop before it does."""
+        """Verdict of the oldest open step, or the reason to stop before there is one."""
         task = self._tasks[self.state.open[0].step]
         if not task.done():
             await self.interrupt.race(task, self._time_left())
@@ -343,7 +310,7 @@ class Loop:
             self._forget()
 
     def _settle(self, step: OpenStep, candidate: str | None) -> Spend:
-        """What a step used, and how much of it to no use."""
+        """Spend of a step, with its wasted part."""
         tried = set(self._judge.attempts.pop(step.step, ())) - {candidate, self.state.incumbent}
         moot = 0
         for id_ in tried:

@@ -39,9 +39,9 @@ class Proposing:
         self, plan: Plan, journal: Journal, known: Known, evaluator: Evaluator, clock: Clock
     ) -> None:
         self.till: Till | None = None
-        """Where the money for calls comes from; without it, nothing is asked for."""
+        """Admits paid calls; None if money is not limited."""
         self.stopping: Callable[[], bool] = bool
-        """Whether somebody asked the run to stop; by itself, nobody has."""
+        """Returns True once the run was asked to stop; by default it never is."""
         self._plan = plan
         self._journal = journal
         self._known = known
@@ -58,10 +58,10 @@ class Proposing:
         """Take up replies of earlier sittings that later steps may still want to see."""
         # however wide an earlier sitting was, an open step looks back to its oldest elder at most
         seen = [elder.step for then in opened.values() for elder in then.open]
-        for closed in state.closed[min(seen, default=len(state.closed)) :]:
+        for closed in state.history[min(seen, default=len(state.history)) :]:
             if closed.proposal is not None:
                 self._replies[closed.step] = closed.proposal
-        self._first_open = len(state.closed)
+        self._first_open = len(state.history)
         self._widest = max(self._widest, len(state.open))
         for step in state.open:
             if step.reply is not None:
@@ -97,7 +97,7 @@ class Proposing:
             turn=step.turn,
             seed=derive_seed(self._plan.random_seed, step.turn.phase, number),
             incumbent=self._known.candidate(opened.incumbent),
-            closed=opened.closed,
+            history=opened.history,
             open=open_proposals,
             train=self._plan.cases.train,
             memory=opened.memory,
@@ -109,7 +109,7 @@ class Proposing:
         )
         if step.turn.parent is None:
             return await self._converse(proposer, brief)
-        parent = Parent(opened.closed[step.turn.parent], brief.incumbent)
+        parent = Parent(opened.history[step.turn.parent], brief.incumbent)
         assert parent.step.candidate is not None, "a near miss has a candidate"
         near = self._known.candidate(parent.step.candidate)
         told = await self._converse(proposer, replace(brief, incumbent=near, parent=parent))
@@ -118,7 +118,7 @@ class Proposing:
         return replace(told, reply=on_top(parent.step, told.reply))
 
     async def _elders(self, first: int, number: int) -> list[Proposal]:
-        """What the steps before this one proposed, from the first that was open with it."""
+        """Proposals of earlier steps, from the first that was open with this one."""
         replies, found = self._replies, list[Proposal]()
         for elder in range(first, number):
             if elder not in replies and elder >= self._first_open:
@@ -209,7 +209,7 @@ class Proposing:
 
 
 def _without_gold(trace: tuple[TraceItem, ...]) -> tuple[TraceItem, ...]:
-    """What happened, without what should have: who may see that is told it with the case."""
+    """Trace without expected outputs; those who may see them get them with the case."""
     if not any(item.role in (CASE, EXPECTED) for item in trace):
         return trace
     return tuple(item for item in trace if item.role not in (CASE, EXPECTED))

@@ -59,7 +59,7 @@ class Known:
             self._candidates[candidate.id] = candidate
 
     def of(self, candidate: str, purpose: Purpose) -> Row:
-        """What is known of a candidate for one purpose."""
+        """Known outcomes of a candidate for one purpose."""
         rows = self._rows.get(candidate) or self._recall(candidate)
         row = rows.get(purpose)
         if row is None:
@@ -90,7 +90,7 @@ class Known:
 
 
 def answered(outcome: Outcome) -> bool:
-    """Whether an outcome settles its pair; what an outage left open is asked for again."""
+    """True if an outcome settles its pair; after an outage it is asked for again."""
     return outcome.failure is None or outcome.failure.blame == "candidate"
 
 
@@ -127,7 +127,7 @@ PAUSE = 0.2
 
 
 class Pays(Protocol):
-    """Where the money for calls comes from."""
+    """Admits paid calls."""
 
     async def begin(self, worst_usd: float | None) -> None:
         """Wait until a call that costs no more than this may be made; None if nobody can tell."""
@@ -138,7 +138,7 @@ class Pays(Protocol):
         ...
 
     def count(self, usage: Usage) -> None:
-        """What the calls of a scope come to so far, replayed ones among them."""
+        """Record the usage of a scope so far, replayed calls included."""
         ...
 
 
@@ -149,12 +149,12 @@ class JournalScope:
     usage: Usage = FREE
     """Of the calls made here and below, in whichever sitting they were made."""
     called = False
-    """Whether any call was made here or below, even a free one."""
+    """True if any call was made here or below, even a free one."""
     replayed = 0.0
     """Seconds that calls here and below took whose replies an earlier sitting heard."""
     _asked: dict[str, int] | None = None
     _earlier: bool | None = None
-    """Whether an earlier sitting, perhaps of an older Kept, heard replies here."""
+    """True if an earlier session, perhaps of an older Kept, has replies here; None if unknown."""
     _parent: "JournalScope | None" = None
 
     def __init__(self, journal: Journal, owner: str | Job, pays: "Pays | None" = None) -> None:
@@ -164,7 +164,7 @@ class JournalScope:
 
     @property
     def path(self) -> str:
-        """Where its calls are journalled."""
+        """Path under which its calls are journalled."""
         # put together only when a call is made: most rollouts of a plain function make none
         return self._owner if isinstance(self._owner, str) else self._owner.scope
 
@@ -211,7 +211,7 @@ class JournalScope:
         raise AssertionError("the last try returns")
 
     def _known(self, request: object, key: str, reply: type[R]) -> Sequence[R | Failure]:
-        """What a request was answered with, in whichever sitting, oldest first."""
+        """Journalled replies to a request, of all sessions, oldest first."""
         path = self.path
         if self._earlier is None:
             self._earlier = self._journal.heard(path)
@@ -238,7 +238,7 @@ class JournalScope:
         return answer
 
     def _counted(self, answer: R | Failure, paid: Paid) -> R | Failure:
-        """What was answered; a failure without what it used, which else is counted twice."""
+        """Count an answer; a failure is returned without its usage, or it would count twice."""
         paid.usage += answer.usage
         if not isinstance(answer, Failure):
             self._count(answer.usage)
@@ -284,7 +284,7 @@ def _with(answer: R | Failure, lost: Usage) -> R | Failure:
 
 
 def _cost(answer: Priced | Failure) -> Usage | None:
-    """What a call was seen to cost; None for one that failed before it used anything.
+    """Known cost of a call; None for one that failed before it used anything.
 
     None for an outage too, which is not journalled: a later sitting would know less than this one.
     """

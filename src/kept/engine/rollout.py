@@ -41,28 +41,28 @@ class Work:
     scope: JournalScope | None = None
     """Of the try that is under way."""
     called = False
-    """Whether calls were made through its scopes."""
+    """True if calls were made through its scopes."""
     rollout: Rollout | None = None
     details: tuple[TraceItem, ...] = ()
-    """How its score came about."""
+    """Details of its score."""
     usage: Usage = FREE
     scope_usage: Usage = FREE
     ran: Usage = FREE
     """Of the runner's calls, once it has returned: a scorer that tries again replays none."""
     yielded: bool | None = None
-    """Whether others had a turn while it was rolled out; None where nobody watched."""
+    """True if the event loop ran other tasks meanwhile; None if that was not checked."""
     outcome: Outcome | None = None
     """Set when it is done, a moment before it is written and told."""
     swept = False
     """True if it was cancelled because its caller had gone."""
     away = False
-    """Whether it is nobody's any more: told, failed or cancelled."""
+    """True once delivered, failed or cancelled."""
 
     def __init__(self, job: Job, pair: Pair, step: int, order: Order) -> None:
         self.job = job
         self.pair = pair
         self.step = self.payer = step
-        """Who asked first, and who pays for it: they, or one that joined and is left."""
+        """The step that asked first, and the one that pays: the same, or another that remains."""
         self.orders = [order]
 
     def let_others(self) -> None:
@@ -144,12 +144,12 @@ class Attempts:
         self._last: Candidate | None = None
         self._by_call = purse.by_call
         self.till = Till(purse)
-        """Where the money for calls comes from: also for those of proposers."""
+        """Admits paid calls, also those of proposers."""
         self.billed: dict[Job, Usage] = {}
         """Of rollouts that were stopped in flight, what they are charged with already: their calls
         are not made again when they are."""
         self.closed = False
-        """Whether nothing is tried again."""
+        """True once nothing is retried."""
 
     async def again(self, work: Work, outcome: Outcome) -> Outcome:
         """Try again what ended like this, as long as that is allowed and may help."""
@@ -166,7 +166,7 @@ class Attempts:
         return outcome
 
     def _may_retry(self, tries: int) -> bool:
-        """Whether another try is allowed, with its worst case set aside if so."""
+        """True if another try is allowed; its worst case is then reserved."""
         if tries > self._retries or self.closed:
             return False
         try:
@@ -219,7 +219,7 @@ class Attempts:
         return self._outcome(work, scope, score)
 
     def _pays(self, job: Job) -> OwnTill | None:
-        """Where the money for its calls comes from, if for each; those of old are now its own."""
+        """Admission of its calls, if each is paid; takes over the usage of an earlier session."""
         own = self.till.of(job)
         return own if self._by_call else None
 
@@ -247,7 +247,7 @@ class Attempts:
         return make(Outcome, (metrics, None, findings, usage, seconds, tries, trace))
 
     def _measured(self, work: Work, scope: JournalScope, usage: Usage) -> Mapping[str, float]:
-        """What the objective asks of Kept's own measures, as far as it is known.
+        """Kept's own measures that the objective uses, as far as they are known.
 
         Of the whole rollout: also of calls that are charged for already, and of replies that came
         in an earlier sitting. The time is that of the last try.

@@ -63,7 +63,7 @@ class Interrupt:
 
     @property
     def asked(self) -> bool:
-        """Whether anyone asked."""
+        """True once a stop was requested."""
         return self._polite.done()
 
     async def race(self, work: "asyncio.Future[Any]", seconds: float | None = None) -> None:
@@ -100,7 +100,7 @@ TRIALS = 2
 """Rollouts that must show a broken measure, one after the other, before all others are spared."""
 
 NOTHING_ANSWERS = "nothing answers"
-"""How the reason to stop begins."""
+"""Start of the message of an outage."""
 
 LONGEST = 90.0
 """Seconds without any answer after which there will be none."""
@@ -110,7 +110,7 @@ FEWEST = 3
 
 
 class Silence:
-    """How long rollouts have had no answer, one after the other."""
+    """Outage detector: duration and number of rollouts in a row without an answer."""
 
     def __init__(self) -> None:
         self.rollouts = 0
@@ -120,7 +120,7 @@ class Silence:
     def after(
         self, work: Work, failure: Failure | None, others: Iterable[Work] = ()
     ) -> StopReason | None:
-        """Why the run must stop after this rollout, which ended; None while it may go on.
+        """Reason to stop the run after this finished rollout; None while it may go on.
 
         Among the others, one that began before the first that failed may yet have its answer.
         """
@@ -145,11 +145,11 @@ OUTAGE = 3
 """Steps in a row that mean that nothing else will come: undecided or crashed ones."""
 
 OF_NO_USE = "nothing was proposed, so nothing was judged"
-"""How the reason to stop begins, where no reply could be used."""
+"""Start of the message when no reply could be used."""
 
 
 def dead_end(state: State, verdict: Verdict) -> StopReason | None:
-    """Why it makes no sense to go on after this verdict; None while it does."""
+    """Reason to stop after this verdict, because going on makes no sense; else None."""
     seed = state.evaluations.get(state.seed, ())
     tried = _measured(state, OUTAGE) if verdict.code == "indecisive" else []
     if tried and all(step.verdict.code == "indecisive" for step in tried):
@@ -167,7 +167,7 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
             f"{partly.unscored} of {partly.asked} rollouts of the seed failed, and "
             f"`{state.settings.metric}` has no bounds to count them by: {partly.first_failure}",
         )
-    idle = state.closed[-IDLE:] if verdict.code in NOTHING_NEW else ()
+    idle = state.history.last(IDLE) if verdict.code in NOTHING_NEW else ()
     if len(idle) == IDLE and all(step.verdict.code in NOTHING_NEW for step in idle):
         message = f"{IDLE} steps in a row proposed nothing new: {idle[-1].verdict.reason}"
         return StopReason("nothing left to propose", message)
@@ -184,17 +184,17 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
 
 
 def _crash(verdict: Verdict) -> bool:
-    """Whether a candidate was rolled out and failed everywhere."""
+    """True if a candidate was rolled out and failed everywhere."""
     return verdict.outcome == "crash" and verdict.code == "judged"
 
 
 def _only_crashed(state: State) -> bool:
-    """Whether as many candidates as need be were rolled out, and not one of them ran.
+    """True if enough candidates were rolled out, and all of them crashed.
 
     Steps that rolled out nothing, as that of a duplicate, are neither for nor against it.
     """
     crashed = 0
-    for step in state.closed:
+    for step in state.history:
         if step.verdict.code not in UNMEASURED:
             if not _crash(step.verdict):
                 return False
@@ -208,12 +208,12 @@ def _measured(state: State, most: int) -> list[ClosedStep]:
     Others, as that of a proposer without an idea, say nothing of the measure. Asked at every step,
     so it must not look at all of them.
     """
-    newest = (state.closed[n] for n in range(len(state.closed) - 1, -1, -1))
+    newest = reversed(state.history)
     return list(islice((s for s in newest if s.verdict.code not in UNMEASURED), most))
 
 
 def no_bounds(state: State) -> Evaluation | None:
-    """What is known of a seed that runs on some cases only, where a failure has no value.
+    """Evaluation of a seed that fails on some cases, where a failure has no value; else None.
 
     No gate can compare anything with that, so every further step would be undecided, too.
     """
@@ -232,13 +232,13 @@ def true_end(state: State, reason: StopReason) -> StopReason:
     """
     if reason.resumable or state.keeps or state.best != state.seed:
         return reason
-    if any(step.verdict.code == "better" for step in state.closed):
+    if any(step.verdict.code == "better" for step in state.history):
         return reason
     useless = _useless(state)
     if useless is not None:
         return StopReason("error", f"{OF_NO_USE} ({reason.message}): {useless}")
-    last = state.closed[-1:]
-    if last and all(step.verdict.code == "proposer failed" for step in state.closed):
+    last = state.history.last(1)
+    if last and all(step.verdict.code == "proposer failed" for step in state.history):
         words = f"nothing was proposed ({reason.message}): {last[0].verdict.reason}"
         return StopReason("error", words)
     known = _of_seed(state)
@@ -250,11 +250,11 @@ def true_end(state: State, reason: StopReason) -> StopReason:
 
 
 def _useless(state: State) -> str | None:
-    """How often no reply was of use and why, where nothing else has happened; else None.
+    """Count and reason of unusable replies, if nothing else happened; else None.
 
     What an epoch ends with has nothing to do then, and says nothing for or against it.
     """
-    steps = [step for step in state.closed if not of_epoch_end(step.turn)]
+    steps = [step for step in state.history if not of_epoch_end(step.turn)]
     useless = [step for step in steps if _whose(step)]
     failed = sum(step.verdict.code == "proposer failed" for step in steps)
     if not useless or len(useless) + failed < len(steps):
@@ -270,7 +270,7 @@ def _whose(step: ClosedStep) -> str:
 
 
 def _of_seed(state: State) -> list[Evaluation]:
-    """What gates compare candidates with."""
+    """Evaluations of the seed that gates compare with."""
     known = state.evaluations.get(state.seed, ())
     compared = ("screen", "decide", "measure")
     found = [evaluation for evaluation in known if evaluation.purpose in compared]

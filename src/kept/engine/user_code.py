@@ -34,7 +34,7 @@ class Tamed(RuntimeError):
 
 
 def said_by(error: BaseException) -> str:
-    """What an exception says, in a line or more; one that stands for another says what that was."""
+    """Message of an exception, with that of its cause."""
     told = error.stands_for if isinstance(error, Tamed) else error
     try:
         words = str(told)

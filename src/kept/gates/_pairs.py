@@ -65,18 +65,18 @@ def missing_asks(
 
 
 def answers(side: Side, purpose: Purpose) -> Answers:
-    """What a side answered for a purpose."""
+    """Answers of one side for a purpose."""
     found = side.losses.get(purpose, NO_ANSWERS)
     return found if isinstance(found, Answers) else Answers(found)
 
 
 def alike(side: Side, purpose: Purpose) -> bool:
-    """Whether no case has given two different answers."""
+    """True if no case gave two different answers."""
     return answers(side, purpose).alike
 
 
 def never_varies(side: Side, purpose: Purpose) -> bool:
-    """Whether every case was asked more than once and gave the same answer each time."""
+    """True if every case ran more than once and gave the same answer each time."""
     known = answers(side, purpose)
     if not known or not known.alike:
         return False
@@ -84,10 +84,10 @@ def never_varies(side: Side, purpose: Purpose) -> bool:
 
 
 class Gains(NamedTuple):
-    """What a comparison shows, in units of the whole scale, a gain above zero."""
+    """Result of a comparison in units of the whole scale; a gain is above zero."""
 
     mean: float
-    """Mean over cases of each case's mean, the sides' answers taken each for itself."""
+    """Mean over cases of each case's mean, not paired by repeat."""
     spread: float
     """Standard deviation of one of the rival's answers, over cases and repeats."""
     answers: tuple[int, int]
@@ -95,7 +95,7 @@ class Gains(NamedTuple):
 
 
 def figures(shown: Gains) -> dict[str, float]:
-    """A gain, where the true one on these cases lies, and the chance that it is one.
+    """A gain, its interval on these cases, and the chance that it is above zero.
 
     By normal theory, for people to read: no verdict depends on it.
     """
@@ -111,7 +111,7 @@ def figures(shown: Gains) -> dict[str, float]:
 
 
 def gains(view: View, purpose: Purpose, other: Side | None = None) -> Gains:
-    """The challenger against another, the incumbent if nobody else is named."""
+    """Gain of the challenger over another side, by default over the incumbent."""
     new, old = answers(view.challenger, purpose), answers(other or view.incumbent, purpose)
     unit = view.objective.scale
     now, was = by_case(new, unit), by_case(old, unit)
@@ -122,7 +122,7 @@ def gains(view: View, purpose: Purpose, other: Side | None = None) -> Gains:
 
 
 def pair_gains(view: View, purpose: Purpose, other: Side | None = None) -> tuple[float, ...]:
-    """The same of every pair that both sides answered, each for itself."""
+    """Gain on each pair that both sides answered."""
     new, old = answers(view.challenger, purpose), answers(other or view.incumbent, purpose)
     unit = view.objective.scale
     differences = [old[pair] - loss for pair, loss in new.items() if pair in old]

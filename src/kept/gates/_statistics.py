@@ -96,7 +96,7 @@ class Interval(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether it has any: where nothing bounds the gain, it says no more than the mean."""
+        """True if the interval has ends; without bounds on the gain it holds only the mean."""
         return isfinite(self.low) and isfinite(self.high)
 
 
@@ -157,7 +157,7 @@ class Signs(NamedTuple):
 
 
 def sign_test(found: Sequence[float]) -> Signs:
-    """How surprising so many gains among the changes are; one-sided and exact."""
+    """P value of so many gains among the changes: exact and one-sided."""
     better, worse = sum(one > 0 for one in found), sum(one < 0 for one in found)
     n = better + worse
     return Signs(better, worse, sum(comb(n, k) for k in range(better, n + 1)) / 2**n)
@@ -216,7 +216,7 @@ MOST = 10_000_000
 
 
 class Spread(NamedTuple):
-    """What makes the gain of one pair differ from the true mean gain, as variances."""
+    """Variance of the gain of one pair: noise of answers and effect of cases."""
 
     noise: float
     """Of both sides' answers to the same case."""
@@ -250,7 +250,7 @@ def variance(values: list[float]) -> float:
 
 
 def variance_at_most(values: list[float], chance: float) -> float:
-    """What the variance of the population is below, with this chance, by normal theory."""
+    """Upper bound on the population variance that holds with this chance (normal theory)."""
     free = len(values) - 1
     share = 2 / (9 * free)
     # Wilson and Hilferty's cube for a quantile of chi-squared, over its degrees of freedom
@@ -259,7 +259,7 @@ def variance_at_most(values: list[float], chance: float) -> float:
 
 
 def reach(cases: int, level: float) -> float:
-    """How many errors wide a bound is, for a sample of this size."""
+    """Half-width of a bound in standard errors, for a sample of this size."""
     return student(1 - level, max(1, cases - 1))
 
 
@@ -326,7 +326,7 @@ def chance_of(seen: int, cases: int, share: float) -> float:
 
 
 def share_at_most(seen: int, cases: int, risk: float) -> float:
-    """What the share is below, but for this risk, if so many of the cases have it.
+    """Upper bound on a share, at this risk, given how many of the cases have it.
 
     Clopper and Pearson's bound; where none has it, 1 − risk^(1/cases).
     """
@@ -347,7 +347,7 @@ PRIMITIVE = 0b1_0000_0101_0011
 
 
 class Bounds(NamedTuple):
-    """Where the true mean lies: above one and below the other, each with the same risk."""
+    """Bounds on the true mean, each with the same risk."""
 
     low: float
     high: float

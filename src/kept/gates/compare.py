@@ -64,7 +64,7 @@ LEAST = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a look sees, in the metric's own units, a gain above zero."""
+    """Measurements at one look, in the metric's own units; a gain is above zero."""
 
     gains: tuple[float, ...]
     """Of every case that both sides answered."""
@@ -72,7 +72,7 @@ class Reading:
     """Whole ones; 1 for a part of the first as well."""
     spread: Spread
     split: bool
-    """Whether noise and effect were told apart, which takes repeats."""
+    """True if noise and effect are known apart, which takes repeats."""
     level: float
     last: bool
     low: float
@@ -86,17 +86,17 @@ class Reading:
 
     @property
     def few(self) -> bool:
-        """Whether so few cases differ that others, which were not drawn, must be reckoned with."""
+        """True if so few cases differ that cases not drawn may change the answer."""
         return sum(gain != 0 for gain in self.gains) < FEW
 
     @property
     def steady(self) -> bool:
-        """Whether every answer is the same again: what differs are cases alone."""
+        """True if repeats always agree, so that only cases differ."""
         return self.split and self.spread.noise == 0
 
     @property
     def answer(self) -> VerdictCode | None:
-        """What can be said; None while going on may help."""
+        """The answer, or None while more rollouts may help."""
         if self.low > 0:
             return "better"
         if self.high < 0:
@@ -142,11 +142,11 @@ class Compare:
         raise AssertionError("the last look decides")
 
     def left(self, at: int) -> float:
-        """What one challenger may still be risked on at the look of this number."""
+        """Risk that one challenger has left at the look of this number."""
         return self.alpha / self.challengers * (1 - SPENT) ** at
 
     def final(self, cases: int, passes: int) -> float:
-        """What the last look may risk, if that is after so many passes."""
+        """Risk that the last look may spend, if it comes after so many passes."""
         return self.left(len(looks(cases, passes)) - 1)
 
     def most_asked(self, train: int, holdout: int) -> int:
@@ -207,7 +207,7 @@ class Compare:
         return LEAST * (abs(seed_loss) if scale is None else scale) or None
 
     def _hopeless(self, seen: Reading, cases: int) -> bool:
-        """Whether all the draws there may be would hardly end in an answer."""
+        """True if the rollouts that are left would hardly lead to an answer."""
         end = seen.spread.error(cases, self.most)
         now = seen.spread.error(len(seen.gains), seen.passes)
         wide = reach(cases, self.final(cases, self.most)) * end
@@ -218,7 +218,7 @@ class Compare:
         return hope < HOPE
 
     def _needed(self, view: View, seen: Reading) -> dict[str, float]:
-        """What it would take to tell, four times out of five, were the gain just as measured."""
+        """Cases and passes that settle it in four of five runs, if the gain is as measured."""
         cases, none = len(seen.gains), (seen.least or 0.0) - seen.mean
         gain, better = max(seen.mean, none), seen.mean > none
         level = self.final(cases, seen.passes)
@@ -256,7 +256,7 @@ class Compare:
         return {name: number for name, number in numbers.items() if isfinite(number)}
 
     def _here(self, view: View, seen: Reading) -> float:
-        """Whether it is better (1) or worse (-1) on these very cases, however new ones are."""
+        """1 if it is better on these very cases, -1 if worse, else 0; says nothing of new cases."""
         if seen.low > 0 or seen.high < 0:
             # what holds for new cases, whose differences count as well, holds here the more
             return 1.0 if seen.low > 0 else -1.0
@@ -270,7 +270,7 @@ class Compare:
         return float((up >= bar and seen.mean > 0) - (down >= bar and seen.mean < 0))
 
     def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
-        """How far answers to the same case differ, and how far cases do: of two passes."""
+        """Measure with two passes how far repeats of one case differ and how far cases differ."""
         seed = view.challenger
         pairs = draws(shuffled(view.holdout), 2 * len(view.holdout), 0)
         if asks := missing_asks(((seed, pairs),), PURPOSE):
@@ -317,7 +317,7 @@ def looks(cases: int, most: int) -> list[int]:
 
 
 def _steady(view: View, cases: tuple[str, ...]) -> bool | tuple[Ask, ...]:
-    """Whether a second answer is the first again, on both sides; or what must be known first."""
+    """True if second answers repeat the first ones on both sides; Asks if more must be known."""
     pairs = draws(cases, len(cases) + min(PROBE, len(cases)), 0)
     for side in (view.incumbent, view.challenger):
         if asks := missing_asks(((side, pairs),), PURPOSE):
@@ -328,7 +328,7 @@ def _steady(view: View, cases: tuple[str, ...]) -> bool | tuple[Ask, ...]:
 
 
 def _unseen(view: View, seen: Reading, sign: int) -> float:
-    """What cases that were not drawn may yet be worth to one side, where hardly any differ."""
+    """Gain that cases not drawn may still hide from one side; 0 unless few cases differ."""
     if not seen.few:
         return 0.0
     scale = view.objective.scale or max(map(abs, seen.gains))
@@ -366,7 +366,7 @@ def _shown(gain: float) -> str:
 
 
 class Forecast(NamedTuple):
-    """What so many passes could show."""
+    """Power of a number of passes."""
 
     passes: int
     rollouts: int

@@ -1,4 +1,4 @@
-"""What a race comes to where no proposal is better: most are dropped after a few draws.
+"""Expected cost of a race when no proposal is better; most are dropped early.
 
 By normal theory, with noise as large from draw to draw as from case to case, on a fixed net of
 points in place of chance. For people to read before a run; no verdict depends on it.
@@ -18,12 +18,12 @@ _NORMAL = NormalDist()
 
 
 class Screened(NamedTuple):
-    """What becomes of a proposal that is as good as the incumbent."""
+    """Expected fate of a proposal that is exactly as good as the incumbent."""
 
     draws: float
     """Of the proposal, on average."""
     share: float
-    """How many come through."""
+    """Share of proposals that pass."""
     shown: float
     """The mean gain that these seem to have, in standard deviations of one draw."""
 

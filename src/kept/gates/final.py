@@ -28,19 +28,19 @@ FEWEST = 2
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What a final may risk."""
+    """Error budget of a final."""
 
     alpha: float
     """On each alternative that entered."""
     among: int
-    """How many entered."""
+    """Number of alternatives that entered."""
     doubt: float
     """It ends when the best would show so much with this chance if none were better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """How few it is held among, when it looks, and who is dropped."""
+    """Settings of a final: most alternatives, when it looks, which ones it drops."""
 
     most: int = 16
     """Alternatives, at most. Of more, the screen first finds those that are worth a race."""
@@ -49,7 +49,7 @@ class Final:
     behind: float = 0.1
     """One is dropped when it would be so far behind the leader with this chance if as good."""
     among: int = 0
-    """How many alternatives there are; 0 where no final is held. It follows from the task."""
+    """Number of alternatives, derived from the task; 0 without a final."""
 
     def fitted(self, among: int, cases: int, limit: int | None) -> "Final | None":
         """The final of so many within so many rollouts; None where they are too few for one."""
@@ -110,7 +110,7 @@ class Final:
         return Verdict("discard", reason, code="near miss", numbers=numbers)
 
     def settle(self, view: View, level: Level) -> Verdict | tuple[Ask, ...]:
-        """Which of the finalists is promoted, told to one of them; in passes that can be paid."""
+        """Choose the finalist to promote, within the passes that can be paid."""
         if view.passes is not None and view.passes < max(self.passes):
             return self.within(max(FEWEST, view.passes)).settle(view._replace(passes=None), level)
         left = view.finalists
@@ -142,7 +142,7 @@ class Final:
 
 
 class _Look:
-    """What the finalists show on the same draws: the best first, behind all who break no rule.
+    """Finalists on the same rollouts, best first; those that break a constraint come last.
 
     A constraint on a mean of few draws may only seem broken, so that nobody is dropped for it
     before the last look.
@@ -163,7 +163,7 @@ class _Look:
 
     @property
     def steady(self) -> bool:
-        """Whether repeats tell nothing new, of anyone: every later look would see the same."""
+        """True if repeats always agree, for every side: a later look would see the same."""
         if self._view.still:
             return True
         repeated = len({pair.repeat for pair in self._pairs}) > 1
@@ -188,7 +188,7 @@ class _Look:
         return next(able, None)
 
     def tell(self, winner: Side | None, level: Level, weight: float) -> Verdict:
-        """What the challenger hears of it."""
+        """The verdict for the challenger."""
         view, me = self._view, self._view.challenger
         risk, among = level.alpha * weight, len(view.finalists)
         if winner is not None and winner.id != me.id:
@@ -212,7 +212,7 @@ class _Look:
 
 
 def _half(finalists: int) -> int:
-    """How many go on to the next look, at most."""
+    """Most finalists that go on to the next look."""
     return max(min(FEWEST, finalists), (finalists + 1) // 2)
 
 

@@ -27,8 +27,8 @@ class FixedRace(Race):
     """The race, without its questions about other cases."""
 
     odd: float = 0.1
-    """What goes otherwise in such a share of its runs, or more, is taken for sure with no more than
-    the chance that a step may risk: so many draws must agree where none has differed."""
+    """Share of deviating runs that must not be missed: with less risk than a step may take, so many
+    agreeing rollouts exclude it."""
     fixed: ClassVar[bool] = True
 
     @classmethod
@@ -52,12 +52,12 @@ class FixedRace(Race):
         return sorted({*looks(cases, self._passes(risk, cases)), sure})
 
     def _too_few(self, view: View, risk: float) -> bool:
-        """Whether a challenger of which no draw has differed may yet be erratic."""
+        """True if a challenger without a differing rollout may still be erratic."""
         drawn = answers(view.challenger, "decide")
         return drawn.alike and len(drawn) < agreeing(risk, self.odd)
 
     def _holds(self, view: View, risk: float) -> bool:
-        """Whether the mean is better as well, where the bets are on signs.
+        """True if the mean is better too; checked where the bets are on signs.
 
         Signs say nothing of a rare great loss. While none was seen, there must be enough draws; of
         what was seen, Student's t says whether the rest makes up for it.
@@ -73,7 +73,7 @@ class FixedRace(Race):
         return size >= self.most * len(view.holdout) and not self._too_few(view, risk)
 
     def _without_noise(self, view: View, numbers: dict[str, float]) -> Verdict | None:
-        """What every repeat says is so, once there are enough of them; None while there are not."""
+        """Verdict on a result that every repeat agrees on; None until there are enough repeats."""
         gain = numbers["gain"]
         if gain > 0 and self._too_few(view, numbers["alpha"]):
             return None

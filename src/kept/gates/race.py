@@ -80,12 +80,12 @@ class Race:
     """A promotion ends when what it has seen would be this likely if there were no gain."""
     claim_passes: int = 3
     pool_goal: float = 1.25
-    """What near misses must be worth together to be raced, in standard deviations of one draw."""
+    """Sum of estimates at which near misses are raced together, in rollout standard deviations."""
     pool_most: int = 20
-    """How many of them are raced whatever they are worth."""
+    """Number of near misses that are raced whatever their estimates are."""
     name: str = "race"
     fixed: ClassVar[bool] = False
-    """Whether the deciding cases are all that is asked about, as of a `FixedRace`."""
+    """True if the question is about the deciding cases only, as in a `FixedRace`."""
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:
         """Screen it, then race it; one that was screened before is raced at once.
@@ -108,7 +108,7 @@ class Race:
         return self._race_for_best(view) if view.proves else self._race(view)
 
     def _costs_less(self, view: View, told: Verdict | tuple[Ask, ...]) -> bool:
-        """Whether what the screen drops for no gain is worth a race for its tie-breakers.
+        """True if a proposal without a gain in the screen is worth a race for its tie-breakers.
 
         No more is asked of train cases after that, so that the screen says the same at every look.
         """
@@ -121,7 +121,7 @@ class Race:
         return found is not None and found.better
 
     def _level(self, view: View) -> Level:
-        """What a final may risk: all there is, for it is the only proof of its run.
+        """Error budget of a final: all of it, because a final is the only proof of its run.
 
         Every alternative that entered has its share.
         """
@@ -190,15 +190,15 @@ class Race:
         return None
 
     def _holds(self, view: View, risk: float) -> bool:
-        """Whether what the bets have won is enough for a keep."""
+        """True if the evidence is enough for a keep; subclasses add conditions."""
         return True
 
     def _ends(self, view: View, size: int, risk: float) -> bool:
-        """Whether there are no more draws to come."""
+        """True if no more rollouts may follow."""
         return size >= self.most * len(view.holdout)
 
     def _without_noise(self, view: View, numbers: dict[str, float]) -> Verdict | None:
-        """Where every repeat says the same, more of them would show nothing: cases are compared.
+        """Compare cases by a sign test, where repeats always agree and more would show nothing.
 
         A gain on these cases is then a fact; the question is whether it is more than a few lucky
         cases. It is asked at the level of this race, so that it holds too where only challengers
@@ -226,7 +226,7 @@ class Race:
         return replace(told, outcome="keep", code="judged")
 
     def _hopeless(self, shown: Gains) -> bool:
-        """Whether the gain that is looked for has become unlikely."""
+        """True if the gain that the race looks for has become unlikely."""
         noise = shown.spread**2 * (1 / shown.answers[0] + 1 / shown.answers[1])
         if noise == 0:
             return shown.mean <= 0
@@ -302,7 +302,7 @@ class Race:
         return asks or measured(view)
 
     def prove(self, view: View) -> Verdict | tuple[Ask, ...]:
-        """Whether the incumbent (here the challenger) is better than the best for new cases."""
+        """Test whether the incumbent (here the challenger) beats the best on new cases."""
         if view.passes is not None and view.passes < max(self.promote_passes):
             return self.ending(view.passes, self.claim_passes).prove(view)
         cases, tenure = shuffled(view.holdout), view.ledger.promotions

@@ -25,7 +25,7 @@ VARIES = {"varies": 1.0}
 """The mark of a verdict from which on repeats are known to differ."""
 
 CHECK: Purpose = "screen"
-"""What the further runs are for while they agree: `strict` decides by the first alone."""
+"""Purpose of the further runs while they agree: `strict` decides by the first run alone."""
 
 ROUNDING = 1e-9
 """Less than this, against the score, is no difference."""
@@ -78,7 +78,7 @@ class Repeats:
         return 1
 
     def _strictly(self, view: View) -> Verdict | tuple[Ask, ...] | None:
-        """What `strict` says, if no repeat differs; None when one does."""
+        """Verdict of `strict` if all repeats agree; None if one differs."""
         tolerance = view.objective.tie_tolerance
         if any(differs(side, tolerance) for side in (view.incumbent, view.challenger)):
             return None
@@ -171,7 +171,7 @@ class Repeats:
         return None
 
     def _holds(self, view: View, both: list[tuple[float, float]], risk: float) -> bool:
-        """Whether the mean is better as well, where the bets are on signs: as of a `FixedRace`."""
+        """True if the mean is better too; checked where bets are on signs, as in a `FixedRace`."""
         if view.objective.scale is not None:
             return True
         sure = len(both) >= agreeing(risk, self.odd)
@@ -184,7 +184,7 @@ class Repeats:
         return forbidden(view.challenger.known["decide"], view.objective, numbers) or kept
 
     def _hopeless(self, was: list[float], gain: float, runs: int) -> bool:
-        """Whether the gain that is looked for has become unlikely.
+        """True if the gain that the race looks for has become unlikely.
 
         By the spread of the incumbent alone: a challenger must not make itself room by being
         erratic.
@@ -199,7 +199,7 @@ class Repeats:
 
 
 def _first_runs(view: View) -> View:
-    """What `strict` is to see: the further runs are no train cases."""
+    """The view for `strict`, without the further runs."""
     old, new = (
         side._replace(known={p: e for p, e in side.known.items() if p != CHECK})
         for side in (view.incumbent, view.challenger)
@@ -208,7 +208,7 @@ def _first_runs(view: View) -> View:
 
 
 def differs(side: Side, tolerance: float) -> bool:
-    """Whether two runs of the same gave different answers: scores, or a failure and a score."""
+    """True if two runs of one candidate differ: in score, or one failed and one did not."""
     shown = [side.known[purpose] for purpose in ("decide", CHECK) if purpose in side.known]
     found = [tally.mean for one in shown for tally in one.repeats.values()]
     if found and any(one.unscored for one in shown):

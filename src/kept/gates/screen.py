@@ -34,12 +34,12 @@ CHECKED = 3
 """Cases that are still asked twice then: it may have been luck that no repeat differed."""
 
 LEAST = 0.04
-"""What anything that passed is taken to be worth: it may fix what few cases show."""
+"""Least estimate of any proposal that passed: it may fix what few cases show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """How much a proposal has to show, and how soon."""
+    """Thresholds of the screen by number of rollouts."""
 
     cited: int = 3
     """Draws of each case that it cites."""
@@ -96,7 +96,7 @@ class Screen:
         return self._passed(view)
 
     def _passed(self, view: View) -> Verdict | None:
-        """What is worth it waits in the pool, unless there is none or it came from there."""
+        """Send a promising proposal to the pool, unless there is none or it came from there."""
         return self._near_miss(view) if view.pools and not view.merged else None
 
     def _stages(
@@ -117,7 +117,7 @@ class Screen:
     def _look(
         self, view: View, cited: tuple[Pair, ...], floor: float | None, size: int
     ) -> Verdict | None:
-        """Why to drop it after so many draws; None while it may be worth more."""
+        """Reason to drop a proposal after so many rollouts; None while it may be worth more."""
         if verdict := not_comparable(
             view.challenger.known["screen"], view.incumbent.known["screen"]
         ):
@@ -170,7 +170,7 @@ class Screen:
         return sum(found) / len(found) if found else 0.0
 
     def worth(self, gain: float, mine: int, bar: int) -> float:
-        """What such a gain is taken for, by so many draws of each side."""
+        """Estimate of a gain from so many rollouts of each side."""
         prior = self.typical**2
         return max(LEAST, gain * prior / (prior + 1 / mine + 1 / bar))
 

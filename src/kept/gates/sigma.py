@@ -27,12 +27,12 @@ EVEN = 1e-9
 
 
 def clears(gain: float, bar: float) -> bool:
-    """Whether a gain on train is one, and no less than the bar."""
+    """True if a train gain is above zero and reaches the bar."""
     return gain > EVEN and gain >= bar - EVEN
 
 
 def within(regression: float, bar: float) -> bool:
-    """Whether what holdout lost is noise."""
+    """True if a loss on holdout is within the noise."""
     return regression <= bar + EVEN
 
 
@@ -49,7 +49,7 @@ class Sigma:
     max_errored: float = 1 - MIN_COVERAGE
     """Share of rollouts that infrastructure may have failed: above it nothing is kept."""
     min_gain: float = 0.0
-    """What a gain must be at least, however little noise there is."""
+    """Smallest gain to accept, however little noise there is."""
     name: str = "sigma"
 
     def decide(self, view: View) -> Verdict | tuple[Ask, ...]:

@@ -77,7 +77,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Simplify:
-    """How little a simpler text may lose, and how that is shown."""
+    """Non-inferiority test for simpler texts: margin, error budget and looks."""
 
     margin: float = 0.05
     """Share of the scale: a loss up to this is none."""
@@ -123,7 +123,7 @@ class Simplify:
         return None
 
     def bearable(self, view: View, part: float = 1.0) -> bool:
-        """Whether train cases, of which this part was met, show no loss beyond the margin."""
+        """True if the train cases run so far show no loss beyond the margin."""
         shown = gains(view, "screen")
         noise = _noise(view, view.incumbent, "screen") or 0.0
         error = sqrt(noise * sum(1 / answers for answers in shown.answers if answers))
@@ -185,7 +185,7 @@ class Simplify:
         return None
 
     def risk(self, view: View) -> float:
-        """What this test may risk: as many as are open at once may be given the same level."""
+        """Risk of this test; steps open at once may get the same level and share it."""
         return level(view.ledger.of_cuts, self.alpha) / self.at_once
 
     @property
@@ -203,7 +203,7 @@ class Simplify:
     def _without_noise(
         self, view: View, size: int, numbers: dict[str, float]
     ) -> tuple[Verdict | None] | None:
-        """Where every repeat says the same, the loss on these cases is a fact.
+        """Decide by cases, where repeats always agree and the loss on these cases is exact.
 
         None where there is noise, or where so few draws may hide it. Of what is about to be kept
         every case is asked twice, and all of them as often as a loss of the margin, which comes by
@@ -247,7 +247,7 @@ class Simplify:
         return forbidden(view.challenger.known["decide"], view.objective, numbers) or kept
 
     def _unlikely(self, one: Seen) -> bool:
-        """Whether a loss of the margin has become more likely than none."""
+        """True if a loss of the margin has become more likely than none."""
         if one.noise is None:
             return False
         excess = self.margin / 2 + one.shown.mean
@@ -256,7 +256,7 @@ class Simplify:
         return self.margin * excess / one.noise * one.pairs < -self.patience
 
     def _hidden(self, one: Seen, size: int, end: int, risk: float) -> bool:
-        """Whether the noise would hide an equal text: were it equal from here on, is there hope?"""
+        """True if noise would hide an equal text even if it scored the same from here on."""
         if one.noise is None:
             return False
         wanted = sqrt(2 * one.noise * -log(risk) / end) - self.margin
@@ -264,7 +264,7 @@ class Simplify:
         return chance_above(wanted, one.shown.mean * size / end, error) < self.hope
 
     def proof(self, view: View, risk: float) -> Verdict:
-        """Whether what leads, which is simpler and no more, is as good for cases nobody has seen.
+        """Test whether the leading simpler text is no worse than the best on new cases.
 
         By the bounds of a comparison, with the case as the unit: where few cases differ, or none
         gains, it is also reckoned with as many losing ones as may well not have been drawn.
@@ -330,7 +330,7 @@ def _bars(view: View) -> tuple[Side, ...]:
 
 
 def _rivals(view: View) -> tuple[Side, ...]:
-    """Who is asked beside the challenger: a bet is made on the bars alone."""
+    """Rivals to run beside the challenger; only the bars count for the evidence."""
     bars = _bars(view)
     if view.simplifies or any(bar.id == view.incumbent.id for bar in bars):
         return bars

@@ -6,6 +6,7 @@ are trusted. Redirects are not followed: a key goes only to its intended address
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -15,8 +16,6 @@ from kept.models.protocol import Trouble, decode, lasting, of_error, of_status, 
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, ClientTimeout
-
-    from kept.models.direct_http import Answer, Direct
 
 MOST_BYTES = 32 << 20
 """Of one reply: nothing that a model says is longer."""
@@ -42,41 +41,17 @@ class Endpoint:
 
 async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """The JSON that answers; raises `Trouble`."""
-    _, direct = await _session()
-    told = {**endpoint.headers, **headers}
-    opening = direct.opening(endpoint.url, told) if endpoint.proxy is None else None
-    if opening is None:
-        async with _Exchange(endpoint, headers, body, endpoint.timeout) as response:
-            return await _whole(endpoint, response)
-    arrived = False
-    try:
-        async with asyncio.timeout(endpoint.timeout):
-            answer = await direct.ask(opening, body, _timeout(endpoint.timeout, endpoint.timeout))
-            arrived = answer.status == 200
-            try:
-                await _look_at(endpoint, answer)
-                whole = await _whole(endpoint, answer)
-            except BaseException:
-                # a reply that was not read to its end takes its connection with it
-                answer.close()
-                raise
-            answer.release()
-            return whole
-    except Exception as error:
-        found = _trouble(endpoint, error, arrived=arrived)
-        if found is error:
-            raise
-        raise found from error
+    async with _exchange(endpoint, headers, body, endpoint.timeout) as response:
+        return await _whole(endpoint, response)
 
 
 async def fetch_status(endpoint: Endpoint, headers: Mapping[str, str], seconds: float) -> int:
     """The status of a GET, whose body is not read; raises `Trouble` where nothing answers."""
-    session, _ = await _session()
-    told = {**endpoint.headers, **headers}
+    session = await _session()
     try:
         async with session.get(
             endpoint.url,
-            headers=told,
+            headers={**endpoint.headers, **headers},
             timeout=_timeout(seconds, seconds),
             proxy=endpoint.proxy,
             allow_redirects=False,
@@ -89,7 +64,7 @@ async def fetch_status(endpoint: Endpoint, headers: Mapping[str, str], seconds: 
         raise found from error
 
 
-async def _whole(endpoint: Endpoint, response: "ClientResponse | Answer") -> dict[str, Any]:
+async def _whole(endpoint: Endpoint, response: "ClientResponse") -> dict[str, Any]:
     content = response.content
     raw = await content.readany()
     if not content.at_eof():
@@ -102,7 +77,7 @@ async def _whole(endpoint: Endpoint, response: "ClientResponse | Answer") -> dic
     return _decoded(endpoint, raw)
 
 
-async def _look_at(endpoint: Endpoint, response: "ClientResponse | Answer") -> None:
+async def _look_at(endpoint: Endpoint, response: "ClientResponse") -> None:
     """Raise what a response without an answer stands for."""
     if response.status != 200:
         raw = await response.content.read(1 << 16)
@@ -130,7 +105,7 @@ async def events(
     endpoint: Endpoint, headers: Mapping[str, str], body: bytes
 ) -> AsyncGenerator[dict[str, Any]]:
     """The JSON of each event that answers; raises `Trouble`, also when nothing comes for long."""
-    async with _Exchange(endpoint, headers, body, endpoint.stall) as response:
+    async with _exchange(endpoint, headers, body, endpoint.stall) as response:
         left, count = b"", 0
         while piece := await response.content.readany():
             count += len(piece)
@@ -144,49 +119,34 @@ async def events(
                         yield _decoded(endpoint, data)
 
 
-class _Exchange:
+@asynccontextmanager
+async def _exchange(
+    endpoint: Endpoint, headers: Mapping[str, str], body: bytes, silence: float
+) -> "AsyncGenerator[ClientResponse]":
     """A request and its response, with everything that can go wrong as `Trouble`."""
-
-    def __init__(
-        self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes, silence: float
-    ) -> None:
-        self._endpoint = endpoint
-        self._headers = {**endpoint.headers, **headers}
-        self._body = body
-        self._silence = silence
-        self._response: ClientResponse | None = None
-
-    async def __aenter__(self) -> "ClientResponse":
-        endpoint = self._endpoint
-        try:
-            session, _ = await _session()
-            response = self._response = await session.post(
-                endpoint.url,
-                data=self._body,
-                headers=self._headers,
-                timeout=_timeout(endpoint.timeout, self._silence),
-                proxy=endpoint.proxy,
-                allow_redirects=False,
-            )
-            await _look_at(endpoint, response)
-        except BaseException as error:
-            raise self._trouble(error) from error
-        return response
-
-    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if self._response is not None:
+    session = await _session()
+    response: ClientResponse | None = None
+    try:
+        response = await session.post(
+            endpoint.url,
+            data=body,
+            headers={**endpoint.headers, **headers},
+            timeout=_timeout(endpoint.timeout, silence),
+            proxy=endpoint.proxy,
+            allow_redirects=False,
+        )
+        await _look_at(endpoint, response)
+        yield response
+    except BaseException as error:
+        arrived = response is not None and response.status == 200
+        if response is not None:
             # a reply that was not read to its end takes its connection with it
-            self._response.release() if error is None else self._response.close()
-        if error is not None:
-            found = self._trouble(error)
-            if found is not error:
-                raise found from error
-
-    def _trouble(self, error: BaseException) -> BaseException:
-        if self._response is None:
-            return _trouble(self._endpoint, error)
-        self._response.close()
-        return _trouble(self._endpoint, error, arrived=self._response.status == 200)
+            response.close()
+        found = _trouble(endpoint, error, arrived=arrived)
+        if found is error:
+            raise
+        raise found from error
+    response.release()
 
 
 @lru_cache(maxsize=64)
@@ -218,18 +178,19 @@ def _decoded(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
-_Ways: TypeAlias = "tuple[ClientSession, Direct]"
-_Life: TypeAlias = "AsyncGenerator[_Ways, None]"
-_SESSIONS: "WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Life, _Ways]]" = WeakKeyDictionary()
+_Life: TypeAlias = "AsyncGenerator[ClientSession, None]"
+_SESSIONS: "WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Life, ClientSession]]" = (
+    WeakKeyDictionary()
+)
 
 
-async def _session() -> _Ways:
-    """The one session of this event loop; whoever runs the loop closes it by ending the loop."""
+async def _session() -> "ClientSession":
+    """The session of this event loop, which is closed when the loop ends."""
     loop = asyncio.get_running_loop()
     held = _SESSIONS.get(loop)
     if held is None:
         life = _live()
-        # the first step of a generator never waits here, so nobody can come in between
+        # the first step of this generator never waits, so no other task can make a second one
         held = _SESSIONS[loop] = (life, await anext(life))
     return held[1]
 
@@ -241,16 +202,16 @@ async def _live() -> _Life:
     """
     from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
-    from kept.models.direct_http import REQUEST, Direct
+    from kept.models.eager_request import REQUEST
 
     loop = asyncio.get_running_loop()
-    # how many calls there are at once is for the limiter to say; `trust_env` would look for
-    # proxies, and for passwords in ~/.netrc, in a thread for every call; no call leaves a cookie
-    # for the next
-    connector = TCPConnector(limit=0)
-    session = ClientSession(connector=connector, cookie_jar=DummyCookieJar(), request_class=REQUEST)
+    # the limiter says how many calls there are at once; `trust_env` would look for proxies, and
+    # for passwords in ~/.netrc, in a thread for every call; no call leaves a cookie for the next
+    session = ClientSession(
+        connector=TCPConnector(limit=0), cookie_jar=DummyCookieJar(), request_class=REQUEST
+    )
     try:
-        yield session, Direct(connector)
+        yield session
     finally:
         _SESSIONS.pop(loop, None)
         await session.close()

@@ -124,7 +124,7 @@ class Update:
             return outage_of(brief) or Skip(why)
         if not any(outcome.findings for _, outcome in outcomes):
             return Skip("nothing is wrong with any run", exhausted=True)
-        share = self.share(brief.closed)
+        share = self.share(brief.history)
         names: list[RunPrompt] = [name for name in ARTIFACTS if name in brief.incumbent.texts]
         replies = await asyncio.gather(
             *(self._ask(brief, outcomes, name, share, scope.branch(name)) for name in names)
@@ -273,10 +273,8 @@ def _tried(brief: Brief, proposer: str) -> Iterator[Item]:
     """The last updates and what became of them, the latest first."""
     told = [
         step
-        for step in reversed(brief.closed)
-        if step.turn.proposer == proposer
-        and step.proposal is not None
-        and step.verdict.code not in UNTOLD
+        for step in reversed(brief.history.of(proposer))
+        if step.proposal is not None and step.verdict.code not in UNTOLD
     ]
     for step in told[:TRIED]:
         assert step.proposal is not None, "else it is not among these"

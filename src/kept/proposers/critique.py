@@ -298,8 +298,10 @@ def _diagnosis(critic: Mapping[str, Any]) -> str:
 def _refused(brief: Brief, name: str, path: str) -> Iterator[Item]:
     """The last diagnoses of this text that came to nothing, the latest first."""
     found = 0
-    for step in reversed(brief.closed):
-        if found >= REMEMBERED or step.turn.proposer != name or step.proposal is None:
+    for step in reversed(brief.history.of(name)):
+        if found >= REMEMBERED:
+            return
+        if step.proposal is None:
             continue
         told = step.verdict.outcome != "keep" and step.verdict.code not in UNTOLD
         if told and step.proposal.about.get("axis") == path:
@@ -351,7 +353,7 @@ def _wrong(brief: Brief, place: _Place, reply: ModelReply) -> str:
     if body.strip() == _body(place.text).strip():
         return "the new text is the same as the present one"
     edits = place.axis.edits(brief.incumbent.texts, _ended(place.text, body))
-    for step in reversed(brief.closed):
+    for step in reversed(brief.history):
         same = step.proposal is not None and step.proposal.edits == edits
         if same and step.incumbent == brief.incumbent.id and step.verdict.code not in UNTOLD:
             return f"step {step.step} proposed this very text: {verdict_of(step)}"

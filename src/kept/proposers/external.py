@@ -60,7 +60,7 @@ def plain_brief(brief: Brief, fields: tuple[str, ...] = ()) -> Mapping[str, obje
         "max_files": brief.rules.max_files,
         "max_changed_lines": brief.rules.max_changed_lines,
         "train": [_train(brief, case, fields) for case in brief.train],
-        "steps": [_step(step) for step in brief.closed[-RECENT:]],
+        "steps": [_step(step) for step in brief.history.last(RECENT)],
         "pool": _pool(brief),
         "memory": [note.text for note in brief.memory],
         "guidance": dict(brief.guidance),
@@ -92,7 +92,7 @@ def _pool(brief: Brief) -> list[Mapping[str, object]]:
     """The near misses, and on which train cases each of them does best."""
     best = strongest(brief.pool)
     # steps close in order, so a step's number is its place
-    made = {miss.step: brief.closed[miss.step].proposal for miss in brief.pool}
+    made = {miss.step: brief.history[miss.step].proposal for miss in brief.pool}
     return [
         {
             "step": miss.step,

@@ -149,8 +149,11 @@ class DemoSets:
         return Skip("every set of examples was tried", exhausted=used_up)
 
     def _seen(self, brief: Brief) -> Iterator[str]:
-        steps = (step for step in brief.closed if step.turn.proposer == self.name)
-        past = (s.proposal for s in steps if s.verdict.code not in ("stale", "indecisive"))
+        past = (
+            s.proposal
+            for s in brief.history.of(self.name)
+            if s.verdict.code not in ("stale", "indecisive")
+        )
         for proposal in (*past, *brief.open):
             for edit in proposal.edits if proposal else ():
                 if isinstance(edit, Replace) and edit.path == self.file:
@@ -252,7 +255,7 @@ class Shots:
         stands: Demos = ()
         tried = {_demos(proposal) for proposal in brief.open}
         same = True
-        for step in reversed(brief.closed):
+        for step in reversed(brief.history):
             own, kept = step.turn.proposer == self.name, step.verdict.outcome == "keep"
             if own and kept and not stands:
                 stands = _demos(step.proposal)

@@ -321,7 +321,7 @@ def _wrong(brief: Brief, draft: Draft, form: Form) -> list[str]:
         told.append(f"{count(lines, 'line')} would change, {rules.max_changed_lines} allowed")
     if draft.edits:
         told += form.faults(brief, applied.candidate)
-    for step in reversed(brief.closed):
+    for step in reversed(brief.history):
         if step.candidate == applied.candidate.id and step.verdict.code not in UNTOLD:
             told.append(f"together they make what step {step.step} made: {verdict_of(step)}")
             break

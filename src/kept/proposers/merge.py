@@ -33,14 +33,14 @@ class Merge:
         taken: list[tuple[Edit, ...]] = []
         said: set[str] = set()
         alone = [miss for miss in brief.pool if miss.alone][:1]
-        made = (brief.closed[miss.step].proposal for miss in brief.pool)
+        made = (brief.history[miss.step].proposal for miss in brief.pool)
         built_on = any(one.builds_on for one in made if one is not None)
         # steps that others build on, and whose edits the incumbent has by now
-        there = kept_since(brief.closed, 0) if built_on else set[int]()
+        there = kept_since(brief.history, 0) if built_on else set[int]()
         best_first = sorted(alone or brief.pool, key=lambda miss: (-miss.estimate, miss.step))
         for miss in best_first[: 1 if self.single else None]:
-            more = tuple(_edits(brief, brief.closed[miss.step], there))
-            news = _news(brief, brief.closed[miss.step])
+            more = tuple(_edits(brief, brief.history[miss.step], there))
+            news = _news(brief, brief.history[miss.step])
             if (
                 miss.step not in there
                 and more
@@ -53,7 +53,7 @@ class Merge:
                 said |= news
                 edits = (*edits, *more)
                 members.append(miss.step)
-                there |= {*line_of(brief.closed, miss.step)}
+                there |= {*line_of(brief.history, miss.step)}
         if not members:
             return next(
                 (one for miss in best_first if (one := self._alternative(brief, miss.step))),
@@ -70,11 +70,11 @@ class Merge:
 
         It takes the place of what was kept, so it is raced by itself: the gate compares the two.
         """
-        closed = brief.closed[step]
+        closed = brief.history[step]
         edits = closed.proposal.edits if closed.proposal else ()
         kept = sum(
             later.verdict.numbers.get("gain", 0.0)
-            for later in brief.closed[step + 1 :]
+            for later in brief.history[step + 1 :]
             if later.verdict.outcome == "keep"
         )
         if closed.verdict.numbers.get("screen_gain", 0.0) <= kept or not self._apply(brief, edits):
@@ -96,7 +96,7 @@ def _edits(brief: Brief, step: ClosedStep, there: Collection[int]) -> Iterator[E
 
     A whole new text as the changes that it makes, where that is known.
     """
-    made = edits_without(brief.closed, step.proposal, there) if step.proposal else ()
+    made = edits_without(brief.history, step.proposal, there) if step.proposal else ()
     for at, edit in enumerate(made):
         if any(isinstance(later, Write) and later.path == edit.path for later in made[at + 1 :]):
             continue  # nothing of it is left in a file that is written anew

@@ -316,7 +316,7 @@ def _refused(brief: Brief, sight: Sight) -> Iterator[Item]:
     pooled = {miss.step for miss in brief.pool}
     past = [
         step
-        for step in brief.closed
+        for step in brief.history
         if step.proposal is not None
         and not step.proposal.merges
         and step.verdict.outcome != "keep"

@@ -49,10 +49,9 @@ class Prune:
     def _tried(self, brief: Brief) -> set[tuple[Edit, ...]]:
         """Proposals that were judged against this incumbent, or are about to be."""
         now = brief.incumbent.id
-        past = (step for step in brief.closed if step.turn.proposer == self.name)
         judged = {
             step.proposal.edits
-            for step in past
+            for step in brief.history.of(self.name)
             if step.proposal and step.incumbent == now and step.verdict.code != "indecisive"
         }
         return judged | {proposal.edits for proposal in brief.open}

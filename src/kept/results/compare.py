@@ -137,8 +137,8 @@ def comparison_of(
     seed, *others = told.labels
     gate = Compare(max(1, len(others)), told.least, told.most)
     # each is asked until it has an answer, and the last one counts
-    closed = {step.turn.number: step for step in state.closed}
-    known = {step.step: step.verdict.words for step in state.closed} | dict(reasons or {})
+    closed = {step.turn.number: step for step in state.history}
+    known = {step.step: step.verdict.words for step in state.history} | dict(reasons or {})
     minimize = state.settings.direction == "minimize"
     lines = (
         ()

@@ -195,7 +195,7 @@ def turns_of(state: State) -> tuple[Turns, ...]:
     names = sorted(set(state.turns) - {*OF_THE_RUN}, key=lambda name: (-state.turns[name], name))
     if len(names) < 2:
         return ()
-    drawn = (step.turn.shares for step in (*reversed(state.open), *reversed(state.closed)))
+    drawn = (step.turn.shares for step in (*reversed(state.open), *reversed(state.history)))
     last = next((given for given in drawn if given), dict[str, float]())
     rows = ((name, state.brought.get(name, NOTHING)) for name in names)
     return tuple(
@@ -421,7 +421,7 @@ def summary(run: Run) -> Summary:
         best_step=state.best_step,
         seed_value=seed_value,
         best_value=best_value,
-        steps=tuple(_row(step, objective, reasons[step.step]) for step in state.closed),
+        steps=tuple(_row(step, objective, reasons[step.step]) for step in state.history),
         open=tuple(step.step for step in state.open),
         leading=_leading(state),
         claim=claim.reason if claim else "",
@@ -442,7 +442,7 @@ def summary(run: Run) -> Summary:
 def _leading(state: State) -> int | None:
     if state.incumbent == state.best or state.settings.gate != "race":
         return None
-    made = (step for step in reversed(state.closed) if step.verdict.outcome == "keep")
+    made = (step for step in reversed(state.history) if step.verdict.outcome == "keep")
     return next((step.step for step in made if step.candidate == state.incumbent), None)
 
 

@@ -304,7 +304,7 @@ def measured_values(state: State) -> tuple[float | None, float | None, Purpose |
 
 def claim_of(state: State) -> Verdict | None:
     """The last claim, if it is about what is the best now."""
-    claims = (step for step in reversed(state.closed) if step.verdict.code == "claim")
+    claims = (step for step in reversed(state.history) if step.verdict.code == "claim")
     last = next(claims, None)
     return last.verdict if last and last.candidate == state.best else None
 

@@ -177,7 +177,7 @@ def test_a_call_that_hangs_is_the_candidates_timeout_and_holds_up_no_other(tmp_p
         )
     finally:
         release.set()
-    assert [step.verdict.outcome for step in result.state.closed][:3] == ["crash", "keep", "keep"]
+    assert [step.verdict.outcome for step in result.state.history][:3] == ["crash", "keep", "keep"]
     run = kept.Run(result.folder)
     assert "no answer within 0.2 s" in run.steps[0].reason
     run.close()
@@ -193,7 +193,7 @@ def evaluate(candidate):
         time.sleep(60)
     return 1.0
 result = kept.optimize("seed", evaluate, proposers=["hangs"], home={str(tmp_path)!r}, timeout=0.2)
-print(result.state.closed[0].verdict.outcome)
+print(result.state.history[0].verdict.outcome)
 """
     began = time.monotonic()
     done = subprocess.run(

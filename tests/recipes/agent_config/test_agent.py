@@ -165,4 +165,4 @@ def test_cut_after_anything_it_wrote_it_resumes_to_the_same_end(tmp_path: Path, 
         state = check_every_cut(
             lambda: plan_of(path), server, tmp_path, everything=everything, asks=of_a_model
         )
-    assert state.closed[0].verdict.code == "measured"
+    assert state.history[0].verdict.code == "measured"

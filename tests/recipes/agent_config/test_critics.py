@@ -225,7 +225,7 @@ def test_a_real_agent_is_run_on_its_train_cases_and_the_critic_reads_what_happen
             gate=Strict(),
         )
         state = asyncio.run(sit(plan, MemoryJournal()))
-    (step,) = state.closed
+    (step,) = state.history
     assert step.proposal is not None, step
     assert step.proposal.edits == (Write("prompt.md", "Use the tool, then double.\n"),)
     critic, applier = asked

@@ -54,7 +54,7 @@ def test_a_model_proposes_by_a_short_form(kind: str, server: ModelServer, tmp_pa
         home=tmp_path,
     )
     assert result.improved
-    assert {step.turn.proposer for step in result.state.closed} >= {kind}
+    assert {step.turn.proposer for step in result.state.history} >= {kind}
     asked = "\n".join(line.text for seen in server.log for line in seen.lines)
     # what evaluate told, and the field that was named; no other, which may hold the answer
     assert "looked for `" in asked
@@ -67,7 +67,7 @@ def test_several_models_take_turns(server: ModelServer, tmp_path: Path):
     result = kept.optimize(
         "Answer.", evaluate, CASES, proposers=writers, bounds=(0, 1), budget=4, home=tmp_path
     )
-    assert {step.turn.proposer for step in result.state.closed} >= {"edit", "second"}
+    assert {step.turn.proposer for step in result.state.history} >= {"edit", "second"}
 
 
 def test_the_model_of_the_environment_is_asked_where_none_is_named(

@@ -37,7 +37,7 @@ def test_best_holds_the_attempt_with_the_fewest_planted_defects(tmp_path: Path, 
     (seed / "FINAL" / "report.md").write_text(report(SEED_WRONG))
     it = world(tmp_path, *map(attempt, drawn), iterations=5, seed=seed)
     ended = it.start()
-    ran = drawn[: len([step for step in ended.state.closed if step.candidate])]
+    ran = drawn[: len([step for step in ended.state.history if step.candidate])]
     least = min(ran)
     if least < SEED_WRONG:
         held = (seed / BEST / "report.md").read_text()

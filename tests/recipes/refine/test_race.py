@@ -225,7 +225,7 @@ def test_a_critic_who_cannot_be_read_is_no_failure_of_the_incumbent(tmp_path: Pa
     it = raced(tmp_path, Attempted(0.8, "# Report\n\nWorse.\n"))
     it.look = unreadable("Short")
     _, state = it.start()
-    (step,) = state.closed
+    (step,) = state.history
     assert (step.verdict.outcome, step.verdict.code) == ("skip", "indecisive")
     assert "of the incumbent" in step.verdict.reason
     assert session(it)["best_iter"] == 0 and not (it.seed / BEST).exists()
@@ -235,7 +235,7 @@ def test_what_a_critic_cannot_be_read_on_alone_is_not_kept(tmp_path: Path):
     it = raced(tmp_path, Attempted(0.8, GOOD))
     it.look = unreadable("Good")
     _, state = it.start()
-    (step,) = state.closed
+    (step,) = state.history
     assert step.verdict.outcome == "crash"
     assert not (it.seed / BEST).exists()
 
@@ -282,8 +282,8 @@ def test_an_iteration_whose_readings_an_outage_took_is_judged_again_and_not_run_
     it = raced(tmp_path, Attempted(0.8, GOOD), Attempted(0.8, LUCKY))
     it.look = Away("Good", until="Lucky")
     _, state = it.start()
-    assert [step.turn.settings["k"] for step in state.closed] == [1, 2, 1]
-    assert next(iter(state.closed)).verdict.code == "indecisive"
+    assert [step.turn.settings["k"] for step in state.history] == [1, 2, 1]
+    assert next(iter(state.history)).verdict.code == "indecisive"
     told = session(it)
     assert (told["best_iter"], told["stop_reason"]) == (1, "max_iterations")
     assert [row["k"] for row in told["iterations"]] == [1, 2]

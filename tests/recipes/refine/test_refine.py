@@ -214,7 +214,7 @@ def test_a_step_is_judged_against_the_run_that_it_started_from(tmp_path: Path):
     kept_file = Attempted(0.8, better.text, first=[write("output/extra.md", "# Extra\n\nMore.\n")])
     it = world(tmp_path, kept_file, worse, third)
     run = Run(it.start().folder)
-    first, second, last = run.state.closed
+    first, second, last = run.state.history
     assert [step.verdict.word for step in (first, second, last)] == ["keep", "discard", "keep"]
     assert [step.incumbent for step in (second, last)] == [first.candidate] * 2
     # the change is that of the deliverable: from what it started from, with what is no longer there
@@ -231,7 +231,7 @@ def test_a_step_is_judged_against_the_run_that_it_started_from(tmp_path: Path):
 def test_from_last_is_judged_against_the_last_and_only_gains_are_kept(tmp_path: Path):
     it = world(tmp_path, *scores(0.8, 0.6, 0.7), from_last=True)
     run = Run(it.start().folder)
-    first, second, last = run.state.closed
+    first, second, last = run.state.history
     assert [step.verdict.word for step in (first, second, last)] == ["keep", "followed", "followed"]
     assert (second.incumbent, last.incumbent) == (first.candidate, second.candidate)
     told = summary(run)

@@ -96,7 +96,7 @@ def test_two_steps_of_training_on_real_games_bring_the_rule_that_wins(
     config = ModelConfig(provider="scripted", model="teacher.jsonl")
     plan = plan_of(spec, made, teacher=Asked(ScriptedModel(teach), config)).plan
     ended = asyncio.run(start(plan, Home(tmp_path / "home")))
-    steps = [step for step in ended.state.closed if step.turn.phase.endswith("step")]
+    steps = [step for step in ended.state.history if step.turn.phase.endswith("step")]
     assert len(steps) == 2
     assert [step.verdict.outcome for step in steps].count("keep") == 1
     assert RULE in (ended.folder / "best" / "SKILL.md").read_text()

@@ -138,9 +138,9 @@ def test_a_bad_skill_of_a_real_model_becomes_a_better_one(tmp_path: Path):
         check(run.best, plan)
         assert run.best["SKILL.md"].strip() == GOOD.strip()
     assert len(teacher.steps) == len(POOL), "all of the pool was proposed"
-    (claim,) = (step.verdict for step in state.closed if step.verdict.code == "claim")
+    (claim,) = (step.verdict for step in state.history if step.verdict.code == "claim")
     assert claim.numbers["gain"] >= MARGIN, claim.reason
-    kept = [step for step in state.closed if step.verdict.outcome == "keep"]
+    kept = [step for step in state.history if step.verdict.outcome == "keep"]
     assert [step.turn.settings["epoch"] for step in kept] in ([2], [1, 2]), "not the harmful one"
 
 

@@ -47,15 +47,15 @@ def read(path: Path) -> Any:
 @pytest.mark.slow
 def test_an_epoch_ends_with_all_that_the_config_asks_for(tmp_path: Path):
     state, out, server = run(tmp_path, *ALL)
-    phases = [step.turn.phase for step in state.closed]
+    phases = [step.turn.phase for step in state.history]
     assert phases[:4] == ["e1/step", "e1/step", "e1/appendix", "e1/meta_reflect"]
     ends = ["appendix", "slow_update", "meta_skill", "meta_reflect"]
     assert phases[4:10] == ["e2/step", "e2/step", *(f"e2/{end}" for end in ends)]
     notes = [note for note in state.memory if note.topic == "meta_skill"]
     assert len(notes) == 1 and isinstance(notes[0], Note)
-    slow = next(step for step in state.closed if step.turn.proposer == "slow_update")
+    slow = next(step for step in state.history if step.turn.proposer == "slow_update")
     assert slow.proposal is not None and slow.proposal.about["pairs"]
-    gated = [one for one in state.closed if one.turn.phase.startswith("e2/") and one.proposal]
+    gated = [one for one in state.history if one.turn.phase.startswith("e2/") and one.proposal]
     assert {"appendix", "slow_update", "meta_reflect"} <= {one.turn.proposer for one in gated}
     assert all(one.verdict.outcome in ("keep", "discard") for one in gated), "by the gate"
     probes = [one for one in server.log if "PROBE: Say which rule" in one.lines[0].text]
@@ -78,18 +78,18 @@ def test_a_skill_that_is_written_anew_keeps_its_protected_regions(tmp_path: Path
     assert made and all(region in one.read_text() for one in made)
     rewrites = sorted((tmp_path / "out/steps").glob("*/rewrite_result.json"))
     assert rewrites and region in read(rewrites[0])["new_skill"]
-    assert not any(step.verdict.code == "protected" for step in ended.state.closed)
+    assert not any(step.verdict.code == "protected" for step in ended.state.history)
 
 
 @pytest.mark.slow
 def test_flushed_notes_are_taken_at_once_and_measured_with_what_comes_next(tmp_path: Path):
     more = ("optimizer.use_skill_aware_reflection=true", "optimizer.appendix_gate=flush")
     state, out, _ = run(tmp_path, *more)
-    first = [step for step in state.closed if step.turn.phase == "e1/appendix"]
+    first = [step for step in state.history if step.turn.phase == "e1/appendix"]
     assert first[0].verdict.code == "taken" and first[0].verdict.outcome == "keep"
     assert "<!-- APPENDIX_START -->" in (out / "appendix/step_0001/candidate_skill.md").read_text()
     assert (out / "appendix/step_0003/result.json").exists(), "each step has its own"
-    later = [step for step in state.closed if step.turn.phase == "e1/step"][1]
+    later = [step for step in state.history if step.turn.phase == "e1/step"][1]
     assert later.incumbent == first[0].candidate, "what comes next begins with them"
     scores = [row["current_score"] for row in read(out / "history.json")]
     assert scores[1] is not None, "and they are measured with it"
@@ -117,9 +117,9 @@ def test_steps_that_are_open_together_are_cut_as_well(tmp_path: Path, everything
         path = world.write_config(tmp_path, server.v1, epochs=2, batch=4)
         make = partial(world.make_plan, path, more, sizes=(12, 8, 4))
         state = check_every_cut(make, server, tmp_path, everything=everything, every=19)
-    phases = [step.turn.phase for step in state.closed]
+    phases = [step.turn.phase for step in state.history]
     assert phases[:4] == ["e1/step", "e1/step", "e1/step", "e1/appendix"]
-    assert any(step.turn.proposer == "slow_update" for step in state.closed)
+    assert any(step.turn.proposer == "slow_update" for step in state.history)
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_a_training_that_writes_the_skill_anew_is_cut_as_well(
         path = world.write_config(tmp_path, server.v1, epochs=1, batch=6)
         make = partial(world.make_plan, path, more, sizes=(12, 6, 4))
         state = check_every_cut(make, server, tmp_path, everything=everything, every=3)
-    assert any(step.proposal is not None for step in state.closed)
+    assert any(step.proposal is not None for step in state.history)
 
 
 @pytest.mark.slow
@@ -146,4 +146,4 @@ def test_a_training_run_that_is_cut_anywhere_comes_to_the_same_end(
         path = world.write_config(tmp_path, server.v1, epochs=2, batch=6)
         make = partial(world.make_plan, path, more, sizes=(12, 8, 4))
         state = check_every_cut(make, server, tmp_path, everything=everything, every=4)
-    assert state.keeps and any(step.turn.proposer == "slow_update" for step in state.closed)
+    assert state.keeps and any(step.turn.proposer == "slow_update" for step in state.history)

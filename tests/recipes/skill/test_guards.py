@@ -82,7 +82,7 @@ def test_no_way_into_the_skill_is_open_to_an_answer(
 ):
     """Not even to what is taken as it is, without a comparison."""
     done = ran(tmp_path, *words, gate=AcceptAll(), say=leaking)
-    judged = [one for one in done.state.closed if one.turn.proposer == by and one.proposal]
+    judged = [one for one in done.state.history if one.turn.proposer == by and one.proposal]
     codes = {one.verdict.code for one in judged}
     assert "guard" in codes and codes <= {"guard", "duplicate"}
     assert done.state.incumbent == done.state.seed

@@ -134,7 +134,7 @@ class Ran(NamedTuple):
 
     @property
     def phases(self) -> list[str]:
-        return [step.turn.phase for step in self.state.closed]
+        return [step.turn.phase for step in self.state.history]
 
     @property
     def caps(self) -> list[object]:
@@ -142,7 +142,7 @@ class Ran(NamedTuple):
 
     @property
     def steps(self) -> list[Any]:
-        return [step for step in self.state.closed if step.turn.phase.endswith("/step")]
+        return [step for step in self.state.history if step.turn.phase.endswith("/step")]
 
     @property
     def first_batch(self) -> set[str]:

@@ -41,7 +41,7 @@ def test_a_score_of_zero_is_a_score_when_a_run_goes_on(tmp_path: Path):
         home = Home1(tmp_path / "home", moments)
         whole, state = asyncio.run(start(world.make_plan(path), home, Watch((moments,))))
         measured = len(server.log)
-        closed = [step for step in state.closed if step.loss is not None]
+        closed = [step for step in state.history if step.loss is not None]
         assert len(closed) > 2 and all(step.loss == 0.0 for step in closed), "nothing is solved"
         # two steps are closed, and the skill that is judged against has its zeros
         sizes = next(s for s in moments.sizes if closes_in(whole, s) == 2)
@@ -69,7 +69,7 @@ def test_scores_that_lie_about_are_not_taken_for_a_candidates(tmp_path: Path):
     with ModelServer(helpless) as server:
         path = world.write_config(tmp_path, server.v1, epochs=1, batch=24)
         _, state = asyncio.run(start(world.make_plan(path), Home(tmp_path / "home")))
-    first = state.closed[0]
+    first = state.history[0]
     assert first.loss == 0.0 and first.rollouts == 12 and first.verdict.outcome == "discard"
     assert read(planted / "summary.json")["score"] == 0.0, "the file is written from the journal"
 
@@ -110,9 +110,9 @@ def test_an_edit_that_carries_an_answer_into_the_skill_is_refused(tmp_path: Path
         return said
 
     state = trained(tmp_path, all_leak)
-    codes = {step.verdict.code for step in state.closed if step.proposal is not None}
+    codes = {step.verdict.code for step in state.history if step.proposal is not None}
     assert codes == {"guard"} and state.incumbent == state.seed
-    told = next(step.verdict.reason for step in state.closed if step.verdict.code == "guard")
+    told = next(step.verdict.reason for step in state.history if step.verdict.code == "guard")
     assert "guard gold" in told and world.truth(3).split()[1] not in told
 
 
@@ -130,9 +130,9 @@ def test_a_flushed_reminder_leaves_no_score_of_another_text(tmp_path: Path):
         path = world.write_config(tmp_path, server.v1, epochs=1, batch=24)
         home = Home1(tmp_path / "home", moments)
         _, state = asyncio.run(start(world.make_plan(path, more), home))
-    assert state.closed[1].verdict.code == "taken"
+    assert state.history[1].verdict.code == "taken"
     standing = read(tmp_path / "out" / "runtime_state.json")
-    assert standing["current_candidate"] == state.closed[1].candidate
+    assert standing["current_candidate"] == state.history[1].candidate
     assert standing["current_score"] is None, "it has not been measured"
     there = Candidate({"SKILL.md": (tmp_path / "out" / standing["current_skill_path"]).read_text()})
     assert there.id == standing["current_candidate"], "the file that is named has the reminder"

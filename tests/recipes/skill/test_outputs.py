@@ -171,7 +171,7 @@ def test_a_rollout_is_told_of_the_step_that_made_its_skill(done: Ran):
     (folder,) = done.out.parent.glob("home/runs/*")
     with Run(folder) as run:
         rows = [row for case in some_cases(run, 99) for row in case_rollouts(run, case)]
-        made = {f"step {one.step}": one.candidate for one in run.state.closed}
+        made = {f"step {one.step}": one.candidate for one in run.state.history}
         made["seed"] = run.state.seed
     assert rows and all(made[row.side] == row.job.candidate_id for row in rows)
 

@@ -47,9 +47,9 @@ def trained(folder: Path, gate: str, put: Gate | None = None) -> tuple[State, st
 @pytest.mark.slow
 def test_a_bad_skill_becomes_a_better_one_under_the_race(tmp_path: Path):
     state, best = trained(tmp_path, "race")
-    assert [step.turn.phase for step in state.closed][:4] == ["e1/step"] * 4
+    assert [step.turn.phase for step in state.history][:4] == ["e1/step"] * 4
     check_better(best)
-    claims = [step for step in state.closed if step.verdict.code == "claim"]
+    claims = [step for step in state.history if step.verdict.code == "claim"]
     assert claims and claims[0].verdict.numbers["low"] > 0
     standing = read(tmp_path / "out" / "runtime_state.json")
     assert standing["best_origin"] == f"step_{standing['best_step']:04}", "and not where it ended"
@@ -62,7 +62,7 @@ def test_a_bad_skill_becomes_a_better_one_under_the_race(tmp_path: Path):
 def test_selection_keeps_what_scores_higher_and_claims_at_the_end(tmp_path: Path):
     state, best = trained(tmp_path, "selection")
     check_better(best)
-    assert state.closed[len(state.closed) - 1].verdict.code == "claim"
+    assert state.history[len(state.history) - 1].verdict.code == "claim"
     assert state.stopped is not None and state.stopped.kind == "iterations"
 
 

@@ -67,7 +67,7 @@ def test_an_optimization_cut_behind_everything_it_wrote_ends_the_same(
     moments = Moments()
     home = Home1(tmp_path / "whole" / ".kept", moments)
     whole, state = asyncio.run(start(it.plan(epochs=2), home, Watch((moments,))))
-    assert [step.verdict.outcome for step in state.closed] == ["keep", "discard"]
+    assert [step.verdict.outcome for step in state.history] == ["keep", "discard"]
     held = dump(it.registry.path)
     lines = rows(whole)
     places = [*moments.sizes, *list(lines_of(whole))[::5]]
@@ -121,8 +121,8 @@ def test_a_run_goes_on_by_the_rule_that_it_began_with_whatever_the_file_says_by_
     folder, state = it.start(it.plan(epochs=1))
     it.path.write_text(it.path.read_text().replace("rollback", "race"))
     _, state = it.resume(it.plan(began=state.settings.gate, epochs=2), folder)
-    assert [step.verdict.outcome for step in state.closed] == ["discard", "discard"]
-    steps = [step.proposal.about["step"] for step in state.closed if step.proposal]
+    assert [step.verdict.outcome for step in state.history] == ["discard", "discard"]
+    steps = [step.proposal.about["step"] for step in state.history if step.proposal]
     assert steps == [0.4, 0.2]
 
 

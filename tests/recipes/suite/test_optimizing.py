@@ -93,7 +93,7 @@ def test_an_update_is_kept_and_one_rolled_back_and_registry_and_runs_agree(tmp_p
     cast = Cast(proposes=in_order(GOOD[0], HARMFUL[0]))
     it = world(tmp_path, cast, "gate: rollback\n")
     ended = it.start(it.plan(epochs=3))
-    outcomes = [step.verdict.outcome for step in ended.state.closed]
+    outcomes = [step.verdict.outcome for step in ended.state.history]
     assert outcomes == ["keep", "discard", "skip"]
     versions = it.registry.versions("worker_pitfalls")
     assert [one.active for one in versions] == [False, True, False]
@@ -129,11 +129,11 @@ def test_a_step_is_halved_by_what_was_rolled_back_and_holds(tmp_path: Path):
     cast = Cast(proposes=in_order(HARMFUL[0], HARMFUL[1], GOOD[0]))
     it = world(tmp_path, cast, "gate: rollback\nstep: 0.4\n")
     ended = it.start(it.plan(epochs=3))
-    steps = [step.proposal.about["step"] for step in ended.state.closed if step.proposal]
+    steps = [step.proposal.about["step"] for step in ended.state.history if step.proposal]
     assert steps == [0.4, 0.2, 0.1]
     raced = world(tmp_path / "raced", Cast(proposes=in_order(HARMFUL[0], HARMFUL[1])))
     ended = raced.start(raced.plan(epochs=2))
-    steps = [step.proposal.about["step"] for step in ended.state.closed if step.proposal]
+    steps = [step.proposal.about["step"] for step in ended.state.history if step.proposal]
     assert steps == [0.5, 0.5]
 
 
@@ -146,7 +146,9 @@ def test_without_anything_wrong_there_is_nothing_to_optimize(tmp_path: Path):
     perfect["worker_pitfalls"] += "".join(f"* Always {rule}.\n" for rule in GOOD)
     assert grade(whole({**texts, **perfect})) > 0.9
     ended = it.start(replace(made, seed=Candidate(perfect)))
-    assert [step.verdict.reason for step in ended.state.closed] == ["nothing is wrong with any run"]
+    assert [step.verdict.reason for step in ended.state.history] == [
+        "nothing is wrong with any run"
+    ]
     assert not cast.briefs
 
 
@@ -226,7 +228,7 @@ def test_what_runs_use_is_what_was_measured_also_of_versions_that_a_suite_names(
             used.append((active["pattern_library"].number, active["worker_pitfalls"].number))
 
     ended = it.start(it.plan(epochs=3), (Watches(),))
-    outcomes = [step.verdict.outcome for step in ended.state.closed]
+    outcomes = [step.verdict.outcome for step in ended.state.history]
     assert outcomes == ["discard", "keep", "keep"]
     # as long as nothing was better, runs use what they did
     assert list(dict.fromkeys(used)) == [(1, 0), (0, 2), (0, 3)]
@@ -243,7 +245,7 @@ def test_of_a_large_suite_runs_use_only_what_is_proven_for_other_tasks(tmp_path:
             used.append(it.registry.active()["worker_pitfalls"].number)
 
     ended = it.start(it.plan(epochs=2), (Watches(),))
-    codes = [(step.turn.proposer, step.verdict.outcome) for step in ended.state.closed]
+    codes = [(step.turn.proposer, step.verdict.outcome) for step in ended.state.history]
     assert codes[:3] == [("update", "keep"), ("update", "discard"), ("prove", "skip")]
     # what leads was a version for two epochs, and active only when it was proven
     proven = next(n for n, number in enumerate(used) if number)
@@ -274,7 +276,7 @@ def test_what_was_never_run_is_no_version_that_was_rolled_back(tmp_path: Path):
     it = world(tmp_path, cast, "gate: rollback\n", tasks=("may",))
     it.path.write_text(it.path.read_text().replace("Write a report on may to report.md", task))
     ended = it.start(it.plan(epochs=1))
-    (step,) = ended.state.closed
+    (step,) = ended.state.history
     assert (step.verdict.outcome, step.verdict.code) == ("discard", "guard")
     assert len(it.registry.versions("worker_pitfalls")) == 1
     assert [told["events"] for _, _, _, told in it.registry.epochs()] == [[]]

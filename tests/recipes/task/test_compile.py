@@ -197,7 +197,12 @@ def test_a_resume_notices_changed_files(tmp_path: Path):
 def test_a_task_runs_and_keeps_what_is_better(tmp_path: Path):
     path = task_that_counts(tmp_path, b="longer by far\n", c="mid\n")
     folder, state = run(path)
-    assert [step.verdict.outcome for step in state.closed] == ["discard", "keep", "discard", "skip"]
+    assert [step.verdict.outcome for step in state.history] == [
+        "discard",
+        "keep",
+        "discard",
+        "skip",
+    ]
     assert values(state) == (5, 14)
     assert (folder / "best" / "prompt.md").read_text() == "longer by far\n"
     assert (tmp_path / "prompt.md").read_text() == "seed\n"
@@ -235,9 +240,9 @@ def test_a_run_killed_before_anything_arrived_runs_again(tmp_path: Path):
 def test_a_finished_run_goes_on_with_a_larger_budget_and_not_with_another_spec(tmp_path: Path):
     path = task_that_counts(tmp_path, b="longer by far\n")
     folder, state = run(path, "budget.max_iterations=1")
-    assert len(state.closed) == 1
+    assert len(state.history) == 1
     state = go_on(path, folder, "budget.max_iterations=2")
-    assert [step.verdict.outcome for step in state.closed] == ["discard", "keep"]
+    assert [step.verdict.outcome for step in state.history] == ["discard", "keep"]
     with pytest.raises(JournalError, match="spec changed since it started"):
         go_on(path, folder, "runner.command=sh run.sh again")
 
@@ -293,9 +298,9 @@ def test_the_minimal_example_runs_from_start_to_end(tmp_path: Path):
     compiled = compile_task(tmp_path / "minimal" / "task.yaml")
     assert compiled.warnings == ()
     folder, state = asyncio.run(start(compiled.plan, Home(tmp_path)))
-    outcomes = [step.verdict.outcome for step in state.closed if step.candidate]
+    outcomes = [step.verdict.outcome for step in state.history if step.candidate]
     assert outcomes == ["keep", "keep", "discard", "discard", "keep"]
-    codes = [step.verdict.code for step in state.closed if step.candidate]
+    codes = [step.verdict.code for step in state.history if step.candidate]
     assert codes == ["judged", "judged", "judged", "constraint", "judged"]
     assert values(state) == (0.2, 1.0)
     events = Run(folder).events

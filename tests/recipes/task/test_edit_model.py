@@ -122,7 +122,7 @@ def test_what_is_promoted_on_a_real_model_is_better_on_the_sealed_test(
         check(run.best, plan)
     assert (folder / "best" / "prompt.md").read_text(encoding="utf-8") == GOOD
     assert len(server.answered) == len(POOL), "all of the pool was proposed"
-    (claim,) = (step.verdict for step in state.closed if step.verdict.code == "claim")
+    (claim,) = (step.verdict for step in state.history if step.verdict.code == "claim")
     assert claim.numbers["gain"] >= MARGIN, claim.reason
 
 

@@ -111,14 +111,14 @@ def test_a_loop_over_what_a_model_proposes_ends_truly_better(
     kind: str, task: Path, server: ModelServer
 ):
     said = ("--set", f"proposers=[{{kind: {kind}}}]") if kind else ()
-    called = kept("loop", str(task), "-q", "--json", *said)
+    called = kept("optimize", str(task), "-q", "--json", *said)
     assert called.code == 0, called.stderr
     folder = Path(called.json["folder"])
     check((folder / "best" / "guide.md").read_text())
     assert called.json["spend"]["calls"] == len(server.answered) > STEPS, "some were mended"
     assert (task.parent / "guide.md").read_text() == "a seed\n"
     with Run(folder) as run:
-        verdicts = {closed.verdict.code for closed in run.state.closed}
+        verdicts = {closed.verdict.code for closed in run.state.history}
     assert not verdicts & {"no edits", "proposer failed"}, "what could not be made was mended"
 
 

@@ -216,7 +216,7 @@ def run(plan: Plan, home: Path) -> Run:
 
 def test_what_judges_prefer_is_kept_and_a_broken_rule_is_not(task: Path, tmp_path: Path):
     with run(compile_task(task).plan, tmp_path / "home") as done:
-        verdicts = [closed.verdict for closed in done.state.closed[:2]]
+        verdicts = [closed.verdict for closed in done.state.history[:2]]
         shown = step_text(step_detail(done, 1), traces=False)
         report = markdown(done)
     # the humble draft is loud too, and its judges would say so: the rule comes before them

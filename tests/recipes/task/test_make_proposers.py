@@ -56,7 +56,7 @@ def test_a_program_sees_of_cases_what_it_is_given_and_no_answers(
     line = 'cp "$KEPT_BRIEF" "$KEPT_OUTPUT/why.txt"; echo x >> "$KEPT_CANDIDATE/prompt.md"'
     said = f"[{{kind: command, command: '{line}'{named}}}]"
     _, state = run(tmp_path, said, "cases: {file: cases.jsonl}\n")
-    proposal = state.closed[0].proposal
+    proposal = state.history[0].proposal
     assert proposal is not None and '"train"' in proposal.why
     assert "answer" not in proposal.why
     assert [word for word in ("question", "answer") if f"{word} 1" in proposal.why] == [*shown]
@@ -67,10 +67,10 @@ def test_a_program_proposes_between_the_same_walls_as_the_runner(tmp_path: Path)
     more = "cases: {file: cases.jsonl}\nlogging: {results_file: results.jsonl}\n"
     folder, state = run(tmp_path, "[{kind: command, command: python edit.py}]", more)
     assert "keep" in (tmp_path / "results.jsonl").read_text()
-    assert [step.verdict.outcome for step in state.closed] == ["keep"] * 4
+    assert [step.verdict.outcome for step in state.history] == ["keep"] * 4
     best = (folder / "best" / "prompt.md").read_text()
     assert best == "seed\nline 0\nline 1\nline 2\nline 3\n"
-    last = state.closed[-1].proposal
+    last = state.history[-1].proposal
     assert isinstance(last, Proposal)
     walls = "bwrap" in str(state.settings.spec.sandbox)
     if walls:
@@ -81,8 +81,8 @@ def test_a_program_proposes_between_the_same_walls_as_the_runner(tmp_path: Path)
 @pytest.mark.slow
 def test_a_program_that_fails_is_a_crash_that_blames_no_candidate(tmp_path: Path):
     _, state = run(tmp_path, "[{kind: command, command: 'echo no idea >&2; exit 4'}]")
-    assert {step.verdict.code for step in state.closed} == {"proposer failed"}
-    assert "exit 4: no idea" in state.closed[0].verdict.reason
+    assert {step.verdict.code for step in state.history} == {"proposer failed"}
+    assert "exit 4: no idea" in state.history[0].verdict.reason
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_lines_are_left_out_as_long_as_that_scores_better(tmp_path: Path):
     prompt = "one two\nthree\nfour\n"
     score = "expr 100 - $(wc -c < prompt.md)"
     folder, state = run(tmp_path, "[{kind: prune, units: [line]}]", score=score, prompt=prompt)
-    assert [step.verdict.outcome for step in state.closed] == ["keep", "keep", "skip"]
+    assert [step.verdict.outcome for step in state.history] == ["keep", "keep", "skip"]
     assert (folder / "best" / "prompt.md").read_text() in prompt.splitlines(keepends=True)
     assert state.stopped is not None
     assert state.stopped.kind == "nothing left to propose"

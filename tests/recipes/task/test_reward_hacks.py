@@ -98,7 +98,7 @@ def verdicts(state: State) -> dict[str, tuple[str, str, str]]:
             step.verdict.code,
             step.verdict.reason,
         )
-        for step in state.closed
+        for step in state.history
         if step.proposal is not None
     }
 
@@ -166,7 +166,7 @@ def test_removals_that_are_each_fine_do_not_empty_a_file_together(tmp_path: Path
     (tmp_path / "task.yaml").write_text(PRUNE)
     (tmp_path / "notes.txt").write_text("one\ntwo\n")
     state, best = run(tmp_path / "task.yaml")
-    first, second, *_ = state.closed
+    first, second, *_ = state.history
     assert first.verdict.outcome == "keep"
     # it was proposed beside the first, and judged on what that one left
     assert second.incumbent == first.candidate

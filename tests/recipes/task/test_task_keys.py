@@ -60,11 +60,11 @@ def run(task: Path, *overrides: str) -> Ended:
 
 
 def verdicts(state: State) -> list[str]:
-    return [step.verdict.outcome for step in state.closed if step.candidate]
+    return [step.verdict.outcome for step in state.history if step.candidate]
 
 
 def reasons(state: State) -> list[str]:
-    return [step.verdict.reason for step in state.closed if step.candidate]
+    return [step.verdict.reason for step in state.history if step.candidate]
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def test_a_draft_that_holds_up_a_rule_crashes_and_the_run_goes_on(tmp_path: Path
     task = write(tmp_path, ["o" * 40 + "!\n", "foo\n"], seed="x\n")
     state = run(task, rule).state
     assert verdicts(state) == ["crash", "keep"]
-    assert "the rule `matches` took too long on this candidate" in state.closed[0].verdict.private
+    assert "the rule `matches` took too long on this candidate" in state.history[0].verdict.private
 
 
 PROTECT = """mutation:
@@ -122,7 +122,7 @@ def test_what_is_protected_no_draft_changes_and_no_program(tmp_path: Path):
     edit = "cd $KEPT_CANDIDATE && sed -i 's/good/& & &/; s/fixed/good good/' prompt.md"
     (tmp_path / "edit.sh").write_text(edit)
     folder, state = run(task, both, "budget.max_iterations=7")
-    told = [(step.turn.proposer, step.verdict.code, step.verdict.reason) for step in state.closed]
+    told = [(step.turn.proposer, step.verdict.code, step.verdict.reason) for step in state.history]
     inside = "protected in prompt.md: inside `<!-- keep -->` … `<!-- /keep -->`"
     limits = "protected in prompt.md: the section `Limits`"
     assert [row[1:] for row in told if row[0] == "variants"] == [
@@ -144,10 +144,10 @@ def test_a_program_that_proposes_is_told_what_is_protected(tmp_path: Path):
     line = 'sh -c "cp $KEPT_BRIEF $KEPT_OUTPUT/why.txt; echo good >> $KEPT_CANDIDATE/prompt.md"'
     command = f"proposers=[{{kind: command, command: '{line}'}}]"
     state = run(task, command, "budget.max_iterations=1").state
-    assert state.closed[0].proposal is not None
+    assert state.history[0].proposal is not None
     assert (
         '"protected": [{"begin": "<!-- keep -->", "end": "<!-- /keep -->"}, {"section": "Limits"}]'
-        in (state.closed[0].proposal.why)
+        in (state.history[0].proposal.why)
     )
 
 
@@ -307,7 +307,7 @@ def test_nothing_of_one_task_reaches_another(tmp_path: Path):
         assert verdicts(state) == ["keep"]
         assert state.spend.rollouts == 5, "what another task measured is not served from a cache"
     brief = brief_of(tmp_path / "b" / "task.yaml")
-    assert not brief.closed
+    assert not brief.history
     assert not brief.memory
     assert "SECRET-a" not in repr(brief)
 

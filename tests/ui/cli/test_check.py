@@ -46,7 +46,7 @@ def test_check_says_in_json_that_all_is_well(here: Path):
     assert told["proposers"] == ["variants"]
 
 
-@pytest.mark.parametrize("command", ["check", "optimize", "loop"])
+@pytest.mark.parametrize("command", ["check", "optimize"])
 def test_problems_are_one_json_document_too(command: str, here: Path):
     spec = write_task(here)
     spec.write_text(spec.read_text().replace("maximize", "upwards").replace("width", "widht"))

@@ -58,6 +58,13 @@ def test_a_task_without_pass_at_is_scored_and_shows_its_worst_cases(task: Path):
     assert junit_of(task / "report.xml") == (12, 0, [])
 
 
+def test_a_case_is_shown_with_its_score(task: Path):
+    assert kept("eval", ".").code == 0
+    shown = [line.split() for line in kept("show", "last", "0000").stdout.splitlines()]
+    assert ["expected", "ham"] in shown
+    assert ["metric", "score", "0"] in shown
+
+
 @pytest.mark.parametrize(("least", "code"), [("0.6", 1), ("0.5", 0)])
 def test_min_score_sets_exit_code_and_junit(task: Path, least: str, code: int):
     called = kept("eval", ".", "--min-score", least, "-o", "report.xml")
@@ -95,6 +102,34 @@ def test_a_score_to_minimize_passes_at_most_at_pass_at(here: Path):
     spec.write_text(text.replace("0.5", "1"))
     assert kept("eval", ".").code == 0
     assert kept("eval", ".", "--min-score", "0.5").code == 1
+
+
+def test_a_metric_called_passed_is_a_score_like_any_other(here: Path):
+    score = """printf '{"passed": 0.2, "findings": ["3 of 5 slugs are wrong"]}'"""
+    spec = write_task(here, score=score)
+    text = spec.read_text().replace("primary_metric: score", "primary_metric: passed")
+    spec.write_text(text.replace("[0, 10]", "[0, 1]"))
+    called = kept("eval", ".", "-o", "report.xml")
+    assert called.code == 0
+    assert called.stdout.splitlines()[0].endswith("1 of 1 case scored, mean passed 0.2")
+    assert "3 of 5 slugs are wrong" in called.stdout
+    assert junit_of(here / "report.xml") == (1, 0, [])
+    assert (
+        "mean passed 0.2 is below --min-score 0.5" in kept("eval", ".", "--min-score", "0.5").stdout
+    )
+    spec.write_text(spec.read_text().replace("[0, 1]", "[0, 1], pass_at: 0.5"))
+    called = kept("eval", ".")
+    assert called.code == 1
+    assert called.stdout.splitlines()[0].endswith("0 of 1 case passes, 1 fails, mean passed 0.2")
+
+
+def test_figures_of_thousands_keep_their_digits(here: Path):
+    spec = write_task(here, score="""printf '{"score": 1002.3}'""")
+    spec.write_text(spec.read_text().replace("bounds: [0, 10]", "bounds: [0, 10000]"))
+    called = kept("eval", ".", "--min-score", "1002.4", "-o", "report.md")
+    assert "mean score 1002\n" in called.stdout
+    assert "mean score 1002.3 is below --min-score 1002.4" in called.stdout
+    assert "e+03" not in called.stdout + (here / "report.md").read_text()
 
 
 def test_a_pass_at_that_no_score_reaches_is_refused(here: Path):

@@ -1,4 +1,4 @@
-"""`kept optimize` and `kept loop`: what they print, write and exit with."""
+"""`kept optimize`: what it prints, writes and exits with."""
 
 import json
 import sqlite3
@@ -85,11 +85,6 @@ def test_json_is_one_document(here: Path):
     assert told["seed"]["candidate"] != told["best"]["candidate"]
     assert (told["steps"], told["keeps"], told["spend"]["rollouts"]) == (5, 2, 5 + 2 + 1 * 2)
     assert Path(told["folder"]).name == told["run"]
-
-
-def test_loop_is_the_same_command(here: Path):
-    write_task(here)
-    assert kept("loop", "task.yaml").stdout.startswith("score 1 → 3")
 
 
 def test_a_report_is_left_in_the_folder(here: Path):

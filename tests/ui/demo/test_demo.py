@@ -98,7 +98,7 @@ def test_the_demo_shows_keeps_discards_and_a_crash(ended: tuple[Path, Path, Stat
     _, folder, state = ended
     steps = {
         (step.proposal.why if step.proposal else "").rpartition("/")[2]: step.verdict
-        for step in state.closed
+        for step in state.history
     }
     del steps[""]
     assert {name: verdict.outcome for name, verdict in steps.items()} == {

@@ -149,7 +149,7 @@ def raced(tmp_path: Path) -> Path:
 def test_counts_of_proposals_and_turns_add_up(tmp_path: Path):
     folder = raced(tmp_path)
     with Run(folder) as run:
-        told, page, steps = summary(run), markdown(run), run.state.closed
+        told, page, steps = summary(run), markdown(run), run.state.history
     by_proposers = [step for step in steps if step.turn.proposer not in OF_THE_RUN]
     assert sum(row.turns for row in told.turns) == len(by_proposers)
     assert told.proposals + told.empty_turns == len(by_proposers)

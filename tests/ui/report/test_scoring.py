@@ -55,7 +55,7 @@ def test_a_report_says_that_a_function_scored_and_that_it_has_no_walls(
         "import os\nKEY = os.environ['JUDGE_KEY']\ndef key(output): return int(KEY)\n"
     )
     folder, state = asyncio.run(start(compile_task(task).plan, Home(tmp_path / ".kept")))
-    assert state.closed[0].verdict.numbers["incumbent"] == 7
+    assert state.history[0].verdict.numbers["incumbent"] == 7
     run = Run(folder)
     page = markdown(run)
     run.close()

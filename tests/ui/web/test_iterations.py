@@ -27,7 +27,7 @@ def test_an_iteration_that_was_judged_again_has_one_row_and_the_star(tmp_path: P
     it = raced(tmp_path, Attempted(0.8, GOOD), Attempted(0.8, LUCKY))
     it.look = Away("Good", until="Lucky")
     folder, state = it.start()
-    assert [step.turn.settings["k"] for step in state.closed] == [1, 2, 1]
+    assert [step.turn.settings["k"] for step in state.history] == [1, 2, 1]
     page = page_of(folder)
     rows = re.findall(r'<tr data-row.*?steps/(\d+)" data-open>(\d+)</a>(.*?)</td>', page)
     told = [(at, k, "★" in rest) for at, k, rest in rows]

@@ -41,11 +41,11 @@ class Bandit:
     proposers: tuple[str, ...]
     seed: int = 0
     even: frozenset[str] = frozenset()
-    """Who has an equal part of the turns whatever it brings, besides those that simplify."""
+    """Proposers with an equal part of the turns whatever they gain, besides those that simplify."""
     phase: str = "main"
 
     def next(self, state: State) -> Turn | StopReason:
-        """Who is behind its first turns or its equal part; else one drawn by the shares."""
+        """A turn for a proposer behind its first turns or equal part; else one drawn by share."""
         able = able_of(self.proposers, state)
         brought = {name: state.brought.get(name, NOTHING) for name in able}
         rivals = {n: own for n, own in brought.items() if not (own.simplifies or n in self.even)}
@@ -57,7 +57,7 @@ class Bandit:
         return Turn(name, self.phase, number_of(name, state), shares=given)
 
     def _due(self, state: State, able: list[str], even: list[str]) -> tuple[str, ...]:
-        """Who has turns to come that nothing is drawn for."""
+        """Proposers that have turns due without a draw."""
         turns = {name: state.turns.get(name, 0) for name in able}
         new = tuple(name for name in able if turns[name] < FIRST)
         if new or len(even) == len(able):
@@ -70,7 +70,7 @@ class Bandit:
 
 
 def shares(brought: Mapping[str, Brought]) -> dict[str, float]:
-    """What share of the turns each is to have; together 1."""
+    """Share of the turns for each proposer; the sum is 1."""
     floor = min(FLOOR, 1 / (2 * len(brought)))
     left = 1.0 - floor * len(brought)
     chances = zip(brought, _chances(list(brought.values())), strict=True)
@@ -124,7 +124,7 @@ def _chances(rows: Sequence[Brought]) -> list[float]:
 
 
 def _rates(rows: Sequence[Brought]) -> list[_Rate]:
-    """What is known of each; to begin with, all are as they are on average."""
+    """Estimated rate of each proposer; at first, all have the average."""
     by_money = any(row.usd for row in rows)
     own = [row.usd if by_money else float(row.rollouts) for row in rows]
     told = sum(row.turns - row.failed for row in rows) or 1

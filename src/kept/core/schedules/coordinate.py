@@ -11,8 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from kept.core.budget import StopReason
-from kept.core.containers import Log
-from kept.core.proposal import ClosedStep, Turn
+from kept.core.proposal import ClosedStep, History, Turn
 from kept.core.schedules.round_robin import MEASURE
 from kept.core.state import State
 from kept.core.text import count
@@ -36,11 +35,11 @@ class Phase:
     least: int = 0
     """Trials that it has at any rate: a search must warm up before it can be told to be dry."""
     axes: tuple[str, ...] = ()
-    """What a trial is about, in turn; empty where each is about all of it."""
+    """Axes that trials take in turn; empty if each trial covers all of them."""
 
 
 class PhaseAt(NamedTuple):
-    """Which phase of which cycle, the first being 1."""
+    """A phase and the number of its cycle, from 1."""
 
     cycle: int
     phase: Phase
@@ -63,7 +62,7 @@ def phase_of(label: str) -> str:
 
 
 def end_of(phase: Phase, trials: Sequence[ClosedStep]) -> str:
-    """Why a phase is over, in a word of the seed's; empty while it is not."""
+    """Reason why a phase is over, in a word of seed 001; empty while it is not."""
     if trials and trials[-1].skip is not None and trials[-1].skip.ends:
         return trials[-1].skip.ends
     if trials and trials[-1].skip is not None and trials[-1].skip.exhausted:
@@ -97,7 +96,7 @@ class Coordinate:
         at = self._now(state)
         if at is None:
             return self._turn(PhaseAt(1, self.phases[0]), state)
-        if not end_of(at.phase, trials_of(state.closed, at.label)):
+        if not end_of(at.phase, trials_of(state.history, at.label)):
             return self._turn(at, state)
         following = self._after(at, state)
         return following if isinstance(following, StopReason) else self._turn(following, state)
@@ -112,7 +111,7 @@ class Coordinate:
 
     def _now(self, state: State) -> PhaseAt | None:
         """The phase of the latest trial; None before the first."""
-        for step in chain(reversed(state.open), reversed(state.closed)):
+        for step in chain(reversed(state.open), reversed(state.history)):
             cycle = cycle_of(step.turn.phase)
             if cycle:
                 name = phase_of(step.turn.phase)
@@ -123,7 +122,7 @@ class Coordinate:
         place = self.phases.index(at.phase) + 1
         if place < len(self.phases):
             return PhaseAt(at.cycle, self.phases[place])
-        if not _kept_in(state.closed, at.cycle):
+        if not _kept_in(state.history, at.cycle):
             reason = f"nothing was kept in the whole of cycle {at.cycle}"
             return StopReason("converged", reason)
         if at.cycle >= self.max_cycles:
@@ -133,7 +132,7 @@ class Coordinate:
     def _turn(self, at: PhaseAt, state: State) -> Turn:
         name = at.phase.proposer
         had = sum(step.turn.phase == at.label for step in state.open)
-        had += len(trials_of(state.closed, at.label))
+        had += len(trials_of(state.history, at.label))
         axes = at.phase.axes
         # where the last phase of this kind ended is where the next goes on
         past = state.turns.get(name, 0)
@@ -141,10 +140,10 @@ class Coordinate:
         return Turn(name, at.label, had, settings, alone=True)
 
 
-def trials_of(closed: Log[ClosedStep], label: str) -> list[ClosedStep]:
+def trials_of(history: Sequence[ClosedStep], label: str) -> list[ClosedStep]:
     """The closed steps of the latest phase, oldest first, if that is its label."""
     found: list[ClosedStep] = []
-    for step in reversed(closed):
+    for step in reversed(history):
         if step.turn.phase == label:
             found.append(step)
         elif cycle_of(step.turn.phase):
@@ -153,7 +152,7 @@ def trials_of(closed: Log[ClosedStep], label: str) -> list[ClosedStep]:
 
 
 def is_perfect(state: State, perfect: float) -> bool:
-    """Whether the incumbent has the least loss there is, wherever it was measured."""
+    """True if the incumbent has the least possible loss wherever it was measured."""
     known = state.evaluations.get(state.incumbent, ())
     deciding = [e for e in known if e.purpose in ("screen", "decide")]
     return bool(deciding) and all(
@@ -161,8 +160,8 @@ def is_perfect(state: State, perfect: float) -> bool:
     )
 
 
-def _kept_in(closed: Log[ClosedStep], cycle: int) -> bool:
-    for step in reversed(closed):
+def _kept_in(history: History, cycle: int) -> bool:
+    for step in reversed(history):
         number = cycle_of(step.turn.phase)
         if number and number < cycle:
             return False

@@ -29,7 +29,7 @@ _WAIT = StopReason("iterations", "what is open has to end first")
 
 
 class At(NamedTuple):
-    """Which turn of which epoch; both begin with 1."""
+    """An epoch and a turn in it, both from 1."""
 
     epoch: int
     step: int
@@ -49,12 +49,12 @@ def epoch_of(phase: str) -> int:
 
 
 def of_epoch_end(turn: Turn) -> bool:
-    """Whether it is a turn that an epoch ends with, or that follows a step."""
+    """True for a turn at the end of an epoch or after a step."""
     return epoch_of(turn.phase) > 0 and turn.phase.partition("/")[2] != STEP
 
 
 def edit_cap(curve: Curve, most: int, least: int, step: int, total: int) -> int | None:
-    """How many edits the step may keep, the first being 1; None for any number."""
+    """Most edits that a step may keep; steps count from 1; None for any number."""
     if curve == "autonomous":
         return None
     if total <= 1 or curve == "constant":
@@ -91,7 +91,7 @@ class EpochEnd:
     first: int = 1
     """The epoch that it begins with: who compares epochs needs two of them."""
     races: bool = True
-    """Whether it may change the skill, and so has a share in the chance of error."""
+    """True if it may change the skill, and so shares the risk of error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class Epochs:
     """Implements `kept.core.ports.Schedule`."""
 
     cases: int
-    """How many there are to train on."""
+    """Number of train cases."""
     epochs: int
     batch: int
     accumulation: int = 1
@@ -113,7 +113,7 @@ class Epochs:
     taken as it is."""
     ends: tuple[EpochEnd, ...] = ()
     sealed: bool = False
-    """Whether there are test cases to claim by, and this schedule has to see to it."""
+    """True if there are test cases, and this schedule has to ask for the claim."""
 
     @property
     def steps(self) -> int:
@@ -185,7 +185,7 @@ class Epochs:
         yield from (At(epoch, 0, end.proposer) for end in self.ends if epoch >= end.first)
 
     def _may_overlap(self, last: Turn | None, one: At) -> bool:
-        """Whether a turn may begin while the latest is open: two steps of one epoch may."""
+        """True if a turn may begin while the latest is open: two steps of one epoch may."""
         both = last is not None and (self._at(last).name, one.name) == (STEP, STEP)
         return both and not self.after and last is not None and epoch_of(last.phase) == one.epoch
 
@@ -218,7 +218,7 @@ def closed_in(closed: Sequence[ClosedStep], epoch: int) -> list[ClosedStep]:
 
 def _met(state: State) -> Iterator[Turn]:
     """The turns of epochs that were given, the newest first."""
-    for steps in (reversed(state.open), reversed(state.closed)):
+    for steps in (reversed(state.open), reversed(state.history)):
         yield from (step.turn for step in steps if epoch_of(step.turn.phase))
 
 
@@ -247,13 +247,13 @@ def _lost(state: State) -> Turn | None:
 
 
 def _away(state: State) -> StopReason | None:
-    """Why no turn may begin: one had no answer when it was given again either.
+    """Reason to begin no turn: the retry of one had no answer either.
 
     What comes behind it builds on it, and would have none as well. A run that is taken up again
     begins with it.
     """
     given_up = {one[:2] for one in state.lost if not one.open and not one.due}
-    for step in reversed(state.closed) if given_up else ():
+    for step in reversed(state.history) if given_up else ():
         mine = (step.turn.proposer, step.turn.number)
         if mine not in given_up or not epoch_of(step.turn.phase):
             continue

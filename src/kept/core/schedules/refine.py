@@ -57,7 +57,7 @@ def iterations_in(request: Document) -> int:
 
 
 def tier_of(k: int, n: int) -> Tier:
-    """Which models have iteration k of n: the weak ones first, the strong ones last."""
+    """Model tier of iteration k of n: weak models first, strong ones last."""
     if not 1 <= k <= n:
         raise ValueError(f"there is no iteration {k} of {n}")
     if n == 1:
@@ -71,7 +71,7 @@ def tier_of(k: int, n: int) -> Tier:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What one agent run may use at most."""
+    """Limits of one agent run."""
 
     loops: int
     workers: int
@@ -116,7 +116,7 @@ StopName = Literal[
 def stop_of(
     losses: Sequence[float], n: int, seconds: float = 0.0, seed_seconds: float | None = None
 ) -> StopName | None:
-    """Why a session of n iterations ends after these losses; None while it goes on.
+    """Reason to end a session of n iterations after these losses; None while it goes on.
 
     Iterations are held against each other and not against the seed. What is equal is neither better
     nor worse: the same loss twice in a row is a plateau. Two moves in a row take three iterations.
@@ -142,10 +142,9 @@ def reruns(state: State) -> list[ClosedStep]:
     One that was judged again, because an outage took its readings, is told of once, as it ended.
     """
     found: dict[int, ClosedStep] = {}
-    for step in state.closed:
-        if step.turn.proposer == RERUN:
-            found.pop(step.turn.number, None)
-            found[step.turn.number] = step
+    for step in state.history.of(RERUN):
+        found.pop(step.turn.number, None)
+        found[step.turn.number] = step
     return list(found.values())
 
 
@@ -210,7 +209,7 @@ def attempts(done: Iterable[ClosedStep]) -> list[Attempt]:
 
 
 def run_folder(root: str, attempt: Attempt) -> str:
-    """Where the run of an iteration lies, below the folder of all iterations."""
+    """Folder of the run of an iteration, below the folder of all iterations."""
     return f"{root}/iter_{attempt.k}/workspace/runs/{attempt.run_id}"
 
 
@@ -222,7 +221,7 @@ class Refining:
     seed_seconds: float | None = None
     """Wall time that the seed run took; None where nobody knows."""
     nothing: bool = False
-    """Whether nothing was found to refine."""
+    """True if nothing was found to refine."""
     tiers: bool = False
 
     def next(self, state: State) -> Turn | StopReason:
@@ -245,7 +244,7 @@ class Refining:
         return 0 if self.nothing else (1 + AGAIN) * self.iterations
 
     def _stop(self, done: Sequence[ClosedStep]) -> StopReason | None:
-        """Why no further iteration is run; None while one is."""
+        """Reason to run no further iteration; None if one follows."""
         if done and done[-1].skip is not None and done[-1].skip.ends:
             return _stop(done[-1].skip.ends, done[-1].skip.why)
         if len(done) >= STREAK and all(map(left_nothing, done[-STREAK:])):

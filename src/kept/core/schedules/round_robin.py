@@ -34,7 +34,7 @@ def choose_parent(state: State, seed: int, waited: int = WAITED) -> int | None:
     ready = tuple(
         miss
         for miss in state.pool
-        if state.closed[miss.step].incumbent == state.incumbent
+        if state.history[miss.step].incumbent == state.incumbent
         and state.next_step - miss.step >= waited
     )
     wins = Counter(
@@ -80,7 +80,7 @@ def able_of(proposers: Iterable[str], state: State) -> list[str]:
 
 
 def number_of(name: str, state: State) -> int:
-    """Which turn a proposer is to have: its next, or one that an outage kept from its answer."""
+    """Number of a proposer's next turn, which may be the retry of one after an outage."""
     again = due(state.lost, name)
     if again and (again[0].ready or name in state.exhausted):
         return again[0].number
@@ -117,7 +117,7 @@ class Turns:
 
     def next(self, state: State) -> Turn | StopReason:
         """The next one; what an outage kept from its answer is asked again."""
-        told = {step.turn.number for step in state.closed if step.verdict.code != "indecisive"}
+        told = {step.turn.number for step in state.history if step.verdict.code != "indecisive"}
         told |= {step.turn.number for step in state.open}
         for number in range(self.count):
             if number not in told and self.proposer not in state.exhausted:
@@ -138,30 +138,30 @@ class Pooling:
     """Has near misses put together when they are worth it, and what leads proven at the end."""
 
     inner: Schedule
-    """Who is next among the proposers of the plan."""
+    """Schedule of the proposers of the plan."""
     goal: float
-    """What the pool must be worth, in standard deviations of one draw."""
+    """Sum of estimates that the pool needs, in standard deviations of one rollout."""
     most: int
     late: int | None = None
     """Rollouts from which on the pool is raced as it is: soon there will be no money for it."""
     sealed: bool = False
-    """Whether there are test cases to claim by."""
+    """True if there are test cases to claim by."""
     pools: bool = True
-    """Whether there are train cases to screen by; without, every proposal is raced at once."""
+    """True if there are train cases to screen by; without, every proposal is raced at once."""
     climbs: bool = False
-    """Whether cases are enough to race what is not ripe, where proposers say nothing new."""
+    """True if there are enough cases to race an unripe pool when proposers repeat themselves."""
     final: bool = False
-    """Whether all that is proposed waits for a final: nothing is put together."""
+    """True if all proposals wait for a final, so that none are merged."""
     builders: frozenset[str] = frozenset()
     """Proposers that may be given a near miss to build on."""
     waited: int = WAITED
     """Steps after which a near miss is built on."""
     seed: int = 0
     paid: "PaidByCall | None" = None
-    """Where money is limited, and what a rollout costs is not known before."""
+    """Set if money is limited and the cost of a rollout is not known before."""
 
     def next(self, state: State) -> Turn | StopReason:
-        """What the inner schedule wants, unless the pool is ripe."""
+        """The next turn of the inner schedule, unless the pool is ripe."""
         merging = any(step.turn.proposer == MERGE for step in state.open)
         # while nothing leads, the pool is not raced first and proven then, but proven at once
         late = _leads(state) and self._late(state)
@@ -187,7 +187,7 @@ class Pooling:
         passes = self._passes(state)
         provable = passes is None or passes >= LEAST_PASSES
         proofs = 1 if self.final else MOST_PROOFS
-        if self.final and (before := handed_on(state.closed, state.pool)) is not None:
+        if self.final and (before := handed_on(state.history, state.pool)) is not None:
             # what it was told to take up is known to the last draw: there is nothing to pay
             return replace(_turn(MERGE, state, proves=True), passes=before.turn.passes)
         if state.pool and (_leads(state) or state.ledger.promotions < proofs):
@@ -212,7 +212,7 @@ class Pooling:
 
 @dataclass(frozen=True, slots=True)
 class PaidByCall:
-    """What the end of a race comes to, where the price of a rollout is learnt on the way."""
+    """Cost of the end of a race, where the price of a rollout is learnt on the way."""
 
     money: EndMoney
     last_race: int
@@ -225,10 +225,10 @@ class PaidByCall:
     claims: int
     """Rollouts that are set aside for the claim."""
     final: tuple[tuple[int, int], ...] = ()
-    """Where the proof is a final: by passes, the rollouts that it comes to."""
+    """Rollouts of a final by its passes, if the proof is a final."""
 
     def late(self, spend: Spend) -> bool:
-        """Whether the pool had better be raced as it is: soon there will be no money for it."""
+        """True if the pool must be raced now, because there soon will be no money for it."""
         for_end = self.money.aside(self.money.rollouts, spend.usd_a_rollout)
         left = self.money.left(spend, for_end)
         return left is not None and left < self.last_race
@@ -249,7 +249,7 @@ class PaidByCall:
 
 
 def _still(state: State) -> bool:
-    """Whether repeats tell nothing new, by all that is known of the incumbent and the seed."""
+    """True if all known repeats of the incumbent and the seed agree."""
     found = False
     for id_ in dict.fromkeys((state.seed, state.incumbent)):
         for alike in map(repeats_alike, state.evaluations.get(id_, ())):
@@ -260,7 +260,7 @@ def _still(state: State) -> bool:
 
 
 def repeats_alike(shown: Evaluation) -> bool | None:
-    """Whether cases gave the same answer each time; None where none was asked twice."""
+    """True if cases gave the same answer each time; None if none was asked twice."""
     repeated = None
     for tally in shown.cases.values():
         if tally.n > 1:
@@ -272,14 +272,14 @@ def repeats_alike(shown: Evaluation) -> bool | None:
 
 
 def _leads(state: State) -> bool:
-    """Whether anything was kept that is not proven yet."""
+    """True if anything was kept that is not proven yet."""
     return state.incumbent != state.best
 
 
 def _stuck(state: State) -> bool:
-    """Whether the last steps only said what had been said before."""
-    last = range(len(state.closed) - 1, len(state.closed) - 1 - STUCK, -1)
-    return last[-1] >= 0 and all(state.closed[n].verdict.code == "duplicate" for n in last)
+    """True if the last steps proposed only duplicates."""
+    last = state.history.last(STUCK)
+    return len(last) == STUCK and all(step.verdict.code == "duplicate" for step in last)
 
 
 def _turn(name: str, state: State, *, proves: bool = False) -> Turn:
@@ -289,7 +289,7 @@ def _turn(name: str, state: State, *, proves: bool = False) -> Turn:
 
 
 def budget_stop(budget: Budget, state: State, elapsed: float) -> StopReason | None:
-    """Why no further step may open, None when one may."""
+    """Limit that lets no further step open; None if one may."""
     if budget.max_iterations is not None and state.next_step >= budget.max_iterations:
         n = budget.max_iterations
         words = "the only iteration is used" if n == 1 else f"all {n} iterations are used"
@@ -298,7 +298,7 @@ def budget_stop(budget: Budget, state: State, elapsed: float) -> StopReason | No
 
 
 def too_many_failures(budget: Budget, state: State) -> StopReason | None:
-    """Why a run that keeps crashing ends; None while it may go on."""
+    """Reason to end a run that keeps crashing; None while it may go on."""
     if budget.max_failures is None or state.crashes < budget.max_failures:
         return None
     return StopReason("failures", f"{count(state.crashes, 'step')} crashed, the limit")

@@ -265,10 +265,10 @@ class Rerun:
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """Run once, from the best so far; what it left is proposed."""
-        found = all_made(self.seed, brief.closed)
+        found = all_made(self.seed, brief.history)
         # an iteration that ran and could not be judged is judged again
-        turn = (RERUN, brief.turn.number)
-        same = (step for step in brief.closed if (step.turn.proposer, step.turn.number) == turn)
+        number = brief.turn.number
+        same = (step for step in brief.history.of(RERUN) if step.turn.number == number)
         before = next((one.candidate for one in same if one.proposal and one.candidate), None)
         if before is not None:
             return _proposed(found[before], brief)
@@ -279,7 +279,7 @@ class Rerun:
             return Skip("there is nothing to start from", ends="no_prior_deliverable")
         if start.findings.empty:
             return Skip("nothing is left to refine", ends="empty_gradient_midloop")
-        broke = broke_by(start, made[-1], brief.closed)
+        broke = broke_by(start, made[-1], brief.history)
         about = await self._iterating(brief, start, broke, scope)
         self.places.prepared(about)
         found = count(len(start.findings.told()), "finding")

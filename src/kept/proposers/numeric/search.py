@@ -66,7 +66,7 @@ class Past:
 
     def tried(self) -> Iterator[tuple[ClosedStep, Point]]:
         """What this proposer tried in this phase, oldest first."""
-        for step in self.brief.closed:
+        for step in self.brief.history.of(self.name):
             if step.turn.phase == self.brief.turn.phase:
                 point = self._own(step)
                 if point is not None:
@@ -101,7 +101,7 @@ class Past:
         """Where the incumbent stood when this proposer first tried something in this phase."""
         point = self.start
         first = next((step.step for step, _ in self.tried()), None)
-        for step in self.brief.closed:
+        for step in self.brief.history:
             if step.step == first:
                 break
             if step.verdict.outcome == "keep" and step.proposal is not None:
@@ -113,7 +113,7 @@ class Past:
         opened = (self.space.meant(proposal) for proposal in self.brief.open)
         points = {here, self.began(), *(p for p in opened if p is not None)}
         same = True
-        for step in reversed(self.brief.closed):
+        for step in reversed(self.brief.history):
             if same or step.turn.phase == self.brief.turn.phase:
                 point = self._own(step)
                 points |= set() if point is None else {point}
@@ -128,7 +128,7 @@ class Past:
 
     def _train_of(self, candidate: str) -> float | None:
         """The train loss of what leads, from the verdict that it was kept by."""
-        for step in reversed(self.brief.closed):
+        for step in reversed(self.brief.history):
             if step.candidate == candidate and "train" in step.verdict.numbers:
                 return step.verdict.numbers["train"]
         return None

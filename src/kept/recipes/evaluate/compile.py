@@ -41,6 +41,8 @@ def as_sweep(
         name=name,
         rollouts=len(cases) * wanted.repeats,
         cases=tuple([case.id for case in cases]),
+        # an agent and a student are measured by whether they pass, a task by its own metric
+        metric_is_pass=agent is not None,
         agent=agent or {},
     )
     return replace(

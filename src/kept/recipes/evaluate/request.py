@@ -45,5 +45,7 @@ class EvaluationFacts(Facts):
     rollouts: int
     cases: tuple[str, ...]
     """Ids of the cases, in order."""
+    metric_is_pass: bool = False
+    """Whether the metric itself says that a case passes."""
     agent: Mapping[str, object] = field(default_factory=dict[str, object])
     """Of an agent or a student: its model and what it has."""

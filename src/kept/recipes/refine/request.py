@@ -288,7 +288,7 @@ def _iteration_files(run: Run, attempt: Attempt, by_run: Mapping[str, Made]) -> 
 
 def _about(run: Run, attempt: Attempt, start: Made) -> Iterating:
     """What an iteration was told, as it was when it began."""
-    before = [step for step in run.state.closed if step.step < attempt.step]
+    before = [step for step in run.state.history if step.step < attempt.step]
     *_, last = all_made(run.seed, before).values()
     broke = broke_by(start, last, before)
     prefix = brief_text(start.findings, broke)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import Case
-from kept.core.containers import Log
 from kept.core.edit import apply_edits
 from kept.core.objective import Objective
 from kept.core.ports import Proposer
@@ -14,6 +13,7 @@ from kept.core.proposal import (
     Ask,
     Brief,
     ClosedStep,
+    History,
     Note,
     Proposal,
     ProposerReply,
@@ -63,7 +63,7 @@ class ProposerSuite:
             turn=Turn(self.make_proposer().name, number=step),
             seed=derive_seed(0, "main", step),
             incumbent=self.incumbent(),
-            closed=Log(self.closed(step)),
+            history=History(self.closed(step)),
             open=(),
             train=(Case("a", "1 + 1"), Case("b", "2 + 2")),
             memory=(Note("look at the units"),),

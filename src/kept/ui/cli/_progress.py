@@ -17,16 +17,15 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from kept.core.containers import Log
 from kept.core.event import Event, RunResumed, RunSettings, RunStarted, StepClosed
 from kept.core.llm import PASSED
 from kept.core.plan import AGENT_RUN, EVALUATE
-from kept.core.proposal import ClosedStep
+from kept.core.proposal import ClosedStep, History
 from kept.core.rollout import Job
 from kept.core.schedules.refine import RERUN, iteration_words, iterations_in
 from kept.core.score import Outcome
 from kept.core.state import State
-from kept.core.text import count, one_line
+from kept.core.text import count, one_line, significant
 from kept.recipes.evaluate.request import EvaluationFacts
 from kept.recipes.registry import facts_in
 from kept.results.compare import compared_in
@@ -72,7 +71,7 @@ class Progress:
     @property
     def resumed_in_vain(self) -> bool:
         """Whether a run was gone on with and there was nothing left to do."""
-        return len(self.state.closed) == self._steps_before
+        return len(self.state.history) == self._steps_before
 
     def __enter__(self) -> "Progress":
         return self
@@ -90,17 +89,17 @@ class Progress:
         self.state = state
         if isinstance(event, StepClosed):
             self.proposals += not event.verdict.idle
-            if self.step_lines and not _says_the_same(state.closed):
+            if self.step_lines and not _says_the_same(state.history):
                 # with what failed, which the state leaves out because proposers see it
-                self.closed(replace(state.closed[-1], verdict=event.verdict))
+                self.closed(replace(state.history[-1], verdict=event.verdict))
         elif isinstance(event, RunStarted | RunResumed):
-            self.proposals = sum(not step.verdict.idle for step in state.closed)
+            self.proposals = sum(not step.verdict.idle for step in state.history)
             self.rollouts = state.spend.rollouts
             names = state.settings.proposers
             self.proposer_width = max((len(name) for name in names), default=0)
             self.facts = facts_in(state.started, EvaluationFacts)
             if isinstance(event, RunResumed):
-                self._steps_before = len(state.closed)
+                self._steps_before = len(state.history)
             self.opening(event, state)
 
     def on_rollout(self, job: Job, outcome: Outcome) -> None:
@@ -207,14 +206,14 @@ OPENINGS: Mapping[str, Callable[[RunStarted], str]] = {EVALUATE: _measured, AGEN
 """What a run is about, by recipe; else what it improves, and by which gate."""
 
 
-def _says_the_same(closed: Log[ClosedStep]) -> bool:
+def _says_the_same(history: History) -> bool:
     """Whether the last step proposed nothing, just as the one before it.
 
     Steps are opened ahead of the news that a proposer has run dry; once is enough to read that.
     """
-    if len(closed) < 2:
+    if len(history) < 2:
         return False
-    before, last = closed[-2], closed[-1]
+    before, last = history[-2], history[-1]
     # an attempt of a refinement that left nothing was run, and is news
     ran = last.skip is not None and bool(last.skip.about)
     idle = last.verdict.code == "nothing proposed" and not ran
@@ -226,9 +225,12 @@ def case_line(job: Job, outcome: Outcome, settings: RunSettings, facts: Evaluati
     # at use: only a run that measures needs it, and with it comes all of the report
     from kept.ui.report.eval_results import grading_of, tested
 
-    told = tested(job, outcome, (), grading_of(settings, facts))
+    grading = grading_of(settings, facts)
+    told = tested(job, outcome, (), grading)
     name = told.case if not told.repeat else f"{told.case} #{told.repeat + 1}"
-    scores = "  ".join(f"{n} {v:.4g}" for n, v in told.metrics.items() if n != PASSED)
+    hidden = (PASSED,) if grading.metric_is_pass else ()
+    shown = {name: value for name, value in told.metrics.items() if name not in hidden}
+    scores = "  ".join(f"{name} {significant(value, 4)}" for name, value in shown.items())
     words = one_line(told.why, REASON_WIDTH) if told.why else scores
     return f"{told.status:<8} {name}  {told.seconds:.1f} s  {words}".rstrip()
 
@@ -374,7 +376,7 @@ class LiveProgress(Progress):
 
     def _parts(self, elapsed: float) -> list[str]:
         state = self.state
-        done, most = len(state.closed), self._most_steps()
+        done, most = len(state.history), self._most_steps()
         so_far = count(self.proposals, "proposal")
         if most:
             # merges and the test at the end come after the last iteration

@@ -427,7 +427,7 @@ def answer_text(run: Run, folder: Path) -> str:
             told = f"{old:.4g}{moved}" + (f" ({drawn})" if drawn else "")
             rows.append((f"{name} loss", told))
     for code, name in (("promoted", "proven"), ("claim", "sealed test")):
-        steps = [step for step in run.state.closed if step.verdict.code == code]
+        steps = [step for step in run.state.history if step.verdict.code == code]
         if steps:
             rows.append((name, steps[-1].verdict.reason.removeprefix("proven: ")))
     if is_baseline(run):

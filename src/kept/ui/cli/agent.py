@@ -291,7 +291,7 @@ def suite_told(run: "Run") -> dict[str, Any]:
     assert facts is not None, "a run that optimizes prompts"
     registry = PromptRegistry(Path(facts.registry), own_artifacts())
     by_epoch = {one.epoch: one.number for name in registry.names for one in registry.versions(name)}
-    used = max((one.step for one in run.state.closed if one.verdict.best), default=-1)
+    used = max((one.step for one in run.state.history if one.verdict.best), default=-1)
     updates = [
         {
             "epoch": step.turn.settings.get("epoch"),
@@ -301,7 +301,7 @@ def suite_told(run: "Run") -> dict[str, Any]:
             "mean_loss": step.loss,
             "reason": step.verdict.reason,
         }
-        for step in run.state.closed
+        for step in run.state.history
         if step.proposal is not None
     ]
     active = {name: one.number for name, one in registry.active().items()}

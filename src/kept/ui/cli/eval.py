@@ -350,7 +350,9 @@ def evaluated_text(sweep: "Sweep", folder: Path, *, every: bool = False) -> str:
     from kept.ui.report.format import duration
 
     bad = [one for one in sweep.cases if one.status in ("failed", "errored")]
-    rows = list(sweep.cases) if every else bad
+    # a case without input and output is told by what was found in it
+    told = bad or [one for one in sweep.cases if one.findings]
+    rows = list(sweep.cases) if every else told
     cases = _worst_table(sweep, every) if sweep.described else _cases_table(sweep, rows)
     parts = [min_score_words(sweep), cases, _metrics_table(sweep)]
     usage = sweep.usage
@@ -380,7 +382,7 @@ def _cases_table(sweep: "Sweep", rows: list["Tested"]) -> str:
             one.status,
             *(_score(one.metrics.get(name)) for name in names),
             f"{one.seconds:.1f}",
-            one_line(one.why, 160),
+            one_line(one.why or "; ".join(one.findings), 160),
         )
         for one in rows[:MAX_CASES]
     ]
@@ -457,6 +459,9 @@ def _story(one: "Tested") -> Iterator[str]:
         for tools in one.expected:
             if tools.exchange == n:
                 yield from _said("tools", "as expected" if tools.matched else "not as expected")
+    if one.described:
+        for name, value in one.metrics.items():
+            yield from _said("metric", f"{name} {_score(value)}")
     for finding in one.findings:
         yield from _said("finding", finding)
     if one.failure is not None:

@@ -56,7 +56,6 @@ COMMANDS = {
             "Improve", "optimize", "optimize", "Improve what SPEC names, and keep what is better"
         ),
         Entry("Improve", "init", "init", "Write a small task that runs at once, to be changed"),
-        Entry("Improve", "loop", "optimize", "Improve the artifacts of a task.yaml"),
         Entry("Improve", "train", "train", "Train a skill on cases, and keep what is better"),
         Entry("Improve", "agent", "agent", "Have a task done by a manager and its workers"),
         Entry("Improve", "refine", "refine", "Run a finished task again, and keep what is better"),

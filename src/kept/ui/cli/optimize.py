@@ -1,4 +1,4 @@
-"""`kept optimize SPEC`, and `kept loop TASK`, which is the same."""
+"""`kept optimize SPEC`."""
 
 from pathlib import Path
 
@@ -51,31 +51,6 @@ def optimize(
     finished agent run, which is refined.
     """
     return _optimize(spec, _limited(settings, workers, max_usd), as_json, fail_if_no_gain, quiet)
-
-
-@click.command(cls=Command, examples=("kept loop task.yaml", "kept loop task.yaml --workers 4"))
-@click.argument("task", type=click.Path(path_type=Path))
-@set_option
-@no_cache_option
-@workers_option
-@money_option
-@json_option
-@gain_option
-@quiet_option
-def loop(
-    task: Path,
-    settings: tuple[str, ...],
-    workers: int | None,
-    max_usd: float | None,
-    as_json: bool,
-    fail_if_no_gain: bool,
-    quiet: bool,
-) -> int:
-    """Improve the artifacts of a task.yaml.
-
-    The same as `kept optimize TASK`.
-    """
-    return _optimize(task, _limited(settings, workers, max_usd), as_json, fail_if_no_gain, quiet)
 
 
 def _limited(

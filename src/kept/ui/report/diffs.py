@@ -150,10 +150,11 @@ def difference(first: Sweep, second: Sweep) -> Difference:
     old, new = _by_case(first), _by_case(second)
     both = [case for case in new if case in old]
     apart = tuple(case for case in (*old, *new) if (case in old) != (case in new))
-    names = [PASSED] if first.graded and second.graded else []
-    names += [name for name in second.means if name in first.means]
-    shifts = (_shift(name, both, old, new) for name in names)
-    better, worse = _flips(both, old, new) if names[:1] == [PASSED] else ((), ())
+    graded = first.graded and second.graded
+    shifts = [_shift(name, both, old, new) for name in second.means if name in first.means]
+    if graded and PASSED not in second.means:
+        shifts.insert(0, _shift(None, both, old, new))
+    better, worse = _flips(both, old, new) if graded else ((), ())
     return Difference(
         first.run, second.run, tuple(s for s in shifts if s is not None), better, worse, apart
     )
@@ -168,8 +169,9 @@ def _by_case(sweep: Sweep) -> dict[str, list[Tested]]:
     return found
 
 
-def _value(name: str, rows: Sequence[Tested]) -> float | None:
-    if name == PASSED:
+def _value(name: str | None, rows: Sequence[Tested]) -> float | None:
+    """The mean of a metric; without a name, the share of rows that pass."""
+    if name is None:
         return fmean(one.status == "passed" for one in rows)
     # who comes to no answer is as bad as who answers wrongly
     scores = [0.0 if one.failure else one.metrics.get(name) for one in rows]
@@ -178,7 +180,7 @@ def _value(name: str, rows: Sequence[Tested]) -> float | None:
 
 
 def _shift(
-    name: str,
+    name: str | None,
     both: Sequence[str],
     old: Mapping[str, Sequence[Tested]],
     new: Mapping[str, Sequence[Tested]],
@@ -189,8 +191,9 @@ def _shift(
         return None
     gains = [now - was for was, now in pairs]
     low, high = bounds(gains, LEVEL) if any(gains) else (0.0, 0.0)
+    label = PASSED if name is None else name
     return Shift(
-        name, len(pairs), fmean(was for was, _ in pairs), fmean(now for _, now in pairs), low, high
+        label, len(pairs), fmean(was for was, _ in pairs), fmean(now for _, now in pairs), low, high
     )
 
 
@@ -200,7 +203,7 @@ def _flips(
     better: list[Flip] = []
     worse: list[Flip] = []
     for case in both:
-        was, now = _value(PASSED, old[case]), _value(PASSED, new[case])
+        was, now = _value(None, old[case]), _value(None, new[case])
         assert was is not None and now is not None, "whether a case passes is always known"
         rows = old[case] if now > was else new[case]
         why = next((one.why for one in rows if one.why), "")

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any, Literal
 from xml.sax.saxutils import escape, quoteattr
 
-from kept.core.llm import PASSED, Exchange, ToolUse
+from kept.core.llm import Exchange, ToolUse
 from kept.core.plan import SKILL
 from kept.core.rollout import Usage
-from kept.core.text import count, one_line
+from kept.core.text import count, one_line, significant
 from kept.ui.report.eval_results import Expected, Measured, Sweep, Tested, called
 
 Format = Literal["json", "markdown", "junit"]
@@ -212,22 +212,26 @@ def totals(sweep: Sweep) -> str:
     failed, errored = sweep.count("failed"), sweep.count("errored")
     words += f", {failed} {fails}" if failed else ""
     words += f", {errored} errored" if errored else ""
-    if sweep.mean is None or sweep.metric == PASSED:
+    if sweep.mean is None or sweep.metric_is_pass:
         return words
-    return f"{words}, mean {sweep.metric} {sweep.mean:.3g}"
+    return f"{words}, mean {sweep.metric} {significant(sweep.mean)}"
 
 
 def min_score_words(sweep: Sweep) -> str:
     """`mean score 0.62 is below --min-score 0.8`; empty where nothing is required."""
     if sweep.min_score is None:
         return ""
-    limit = f"--min-score {sweep.min_score:g}"
+    limit = f"--min-score {significant(sweep.min_score, 6)}"
     if sweep.mean is None:
         return f"no case has a score to compare with {limit}"
-    # as many digits as it takes to tell the two apart
-    shown = f"{sweep.mean:.3g}" if f"{sweep.mean:.3g}" != f"{sweep.min_score:.3g}" else sweep.mean
+    shown = significant(sweep.mean)
+    for digits in range(3, 18):
+        # as many digits as it takes to tell the two apart
+        if significant(sweep.mean, digits) != significant(sweep.min_score, digits):
+            shown = significant(sweep.mean, digits)
+            break
     beyond = "below" if sweep.direction == "maximize" else "above"
-    name = "share of cases that pass" if sweep.metric == PASSED else f"mean {sweep.metric}"
+    name = "share of cases that pass" if sweep.metric_is_pass else f"mean {sweep.metric}"
     return f"{name} {shown} {'meets' if sweep.meets_min_score else f'is {beyond}'} {limit}"
 
 
@@ -242,7 +246,7 @@ def _markdown(sweep: Sweep) -> Iterator[str]:
     yield "| metric | mean | cases | could not be measured |"
     yield "|---|---|---|---|"
     for name, mean in sweep.means.items():
-        score = "" if mean.score is None else f"{mean.score:.4g}"
+        score = "" if mean.score is None else significant(mean.score, 4)
         lost = f"{mean.errored} of {mean.asked}" if mean.errored else ""
         yield f"| {_cell(name)} | {score} | {mean.cases} | {lost} |"
     yield ""
@@ -250,7 +254,7 @@ def _markdown(sweep: Sweep) -> Iterator[str]:
     yield "|---|---|" + "---|" * len(sweep.means) + "---|"
     for one in sweep.cases:
         scores = (one.metrics.get(name) for name in sweep.means)
-        cells = ["" if score is None else f"{score:.4g}" for score in scores]
+        cells = ["" if score is None else significant(score, 4) for score in scores]
         yield "| " + " | ".join([_cell(called(one)), one.status, *cells, _cell(one.why)]) + " |"
     if sweep.described:
         yield from _worst(sweep)
@@ -268,7 +272,7 @@ def _worst(sweep: Sweep) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for one in sweep.worst_first()[:WORST]:
         value = one.metrics.get(sweep.metric)
-        score = "" if value is None else f"{value:.3g}"
+        score = "" if value is None else significant(value)
         cells = (called(one), one.input, one.truth, one.got, score)
         yield "| " + " | ".join(map(_cell, cells)) + " |"
 
@@ -354,7 +358,7 @@ def _mean_testcase(sweep: Sweep) -> Iterator[str]:
 
 def _worst_line(sweep: Sweep, one: Tested) -> str:
     value = one.metrics.get(sweep.metric)
-    score = "failed" if value is None else f"{value:.3g}"
+    score = "failed" if value is None else significant(value)
     expected = f", expected {one_line(one.truth, 200)}" if one.truth else ""
     got = f", got {one_line(one.got, 200)}" if one.got else ""
     return f"{called(one)}: {score}{expected}{got}"
@@ -374,7 +378,7 @@ def _below(sweep: Sweep, one: Tested) -> str:
     """Why a case without findings failed."""
     if sweep.pass_at is None or sweep.metric not in one.metrics:
         return ""
-    return f"{sweep.metric} {one.metrics[sweep.metric]:.3g}, pass_at {sweep.pass_at:g}"
+    return f"{sweep.metric} {significant(one.metrics[sweep.metric])}, pass_at {sweep.pass_at:g}"
 
 
 def _story(one: Tested) -> str:

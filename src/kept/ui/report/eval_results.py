@@ -126,6 +126,8 @@ class Sweep:
     """Pairs of a case and a repeat."""
     graded: bool
     """Whether there is such a thing as to pass."""
+    metric_is_pass: bool
+    """Whether the metric itself says if a case passes, as that of an agent does."""
     metric: str
     cases: tuple[Tested, ...]
     means: Mapping[str, Mean]
@@ -198,7 +200,7 @@ def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
         return None
     grading = grading_of(run.settings, told)
     cases = tuple(_cases(run, told.cases, grading, traces))
-    means = _means(cases, graded=grading.metric == PASSED)
+    means = _means(cases, metric_is_pass=grading.metric_is_pass)
     mean = _whole_mean(run, grading.metric, means)
     if mean is not None and grading.metric in means:
         # with failures at their worst value, as everywhere else
@@ -210,6 +212,7 @@ def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
         spec=run.settings.spec.path,
         asked=told.rollouts,
         graded=grading.graded,
+        metric_is_pass=grading.metric_is_pass,
         metric=grading.metric,
         cases=cases,
         means=means,
@@ -232,11 +235,12 @@ class Grading(NamedTuple):
     metric: str
     direction: Direction
     pass_at: float | None
+    metric_is_pass: bool
 
     @property
     def graded(self) -> bool:
         """Whether a case can pass: the metric says so, or a value at which it does."""
-        return self.metric == PASSED or self.pass_at is not None
+        return self.metric_is_pass or self.pass_at is not None
 
     def status(self, outcome: Outcome) -> Status:
         """How a pair ended."""
@@ -252,7 +256,7 @@ class Grading(NamedTuple):
 
 def grading_of(settings: RunSettings, facts: EvaluationFacts) -> Grading:
     """What decides whether a case of a run passes."""
-    return Grading(settings.metric, settings.direction, facts.pass_at)
+    return Grading(settings.metric, settings.direction, facts.pass_at, facts.metric_is_pass)
 
 
 def _reaches(value: float, wanted: float, direction: Direction) -> bool:
@@ -261,7 +265,7 @@ def _reaches(value: float, wanted: float, direction: Direction) -> bool:
 
 def _whole_mean(run: Run, metric: str, means: "Mapping[str, Mean]") -> float | None:
     """Mean over all cases, as the run itself summed it up; before its end, that of the cases."""
-    for step in run.state.closed:
+    for step in run.state.history:
         if "value" in step.verdict.numbers:
             return step.verdict.numbers["value"]
     mean = means.get(metric)
@@ -321,7 +325,7 @@ def _by_metric(measured: Sequence[Measured]) -> dict[str, float]:
     return {name: fmean(scores) for name, scores in found.items()}
 
 
-def _means(cases: Sequence[Tested], *, graded: bool) -> dict[str, Mean]:
+def _means(cases: Sequence[Tested], *, metric_is_pass: bool) -> dict[str, Mean]:
     """Each metric over all cases, a score of 0 like any other; the worst for an agent's failure."""
     scores: dict[str, dict[str, list[float]]] = {}
     asked: dict[str, int] = {}
@@ -332,8 +336,9 @@ def _means(cases: Sequence[Tested], *, graded: bool) -> dict[str, Mean]:
         for each in one.measured:
             asked[each.metric] = asked.get(each.metric, 0) + 1
             errored[each.metric] = errored.get(each.metric, 0) + (each.blame == "infrastructure")
-    names = dict.fromkeys(name for name in (*scores, *asked) if name != PASSED)
-    for one in cases if graded else ():
+    hidden = (PASSED,) if metric_is_pass else ()
+    names = dict.fromkeys(name for name in (*scores, *asked) if name not in hidden)
+    for one in cases if metric_is_pass else ():
         if one.failure is not None and one.status == "failed":
             # who comes to no answer is as bad as who answers wrongly, by every metric
             for name in names.keys() - one.metrics.keys():

@@ -227,7 +227,7 @@ def case_rollouts(run: Run, case: str, *, traces: bool = False) -> tuple[StepRol
     """Every rollout of a case, the last first; without `traces`, only the last few have theirs."""
     found = [(step, job, outcome) for step, job, outcome in run.rollouts() if job.case_id == case]
     made: dict[str | None, int] = {}
-    for closed in run.state.closed:
+    for closed in run.state.history:
         made.setdefault(closed.candidate, closed.step)
     rows: list[StepRollout] = []
     for n, (step, job, outcome) in enumerate(reversed(found)):

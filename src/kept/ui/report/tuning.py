@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from kept.core.containers import Log
 from kept.core.proposal import DROPPED_CITATIONS, USELESS
 from kept.core.schedules.coordinate import BASELINE, end_of, phase_of, trials_of
 from kept.core.text import count, one_line
@@ -58,11 +57,11 @@ def phase_exits(run: Run) -> dict[str, str]:
     facts = facts_of(run, TuningFacts)
     phases = {phase.name: phase for phase in (facts.phases if facts else ())}
     found: dict[str, str] = {}
-    closed = run.state.closed
-    labels = (step.turn.phase for step in closed)
+    history = run.state.history
+    labels = (step.turn.phase for step in history)
     for label in dict.fromkeys(label for label in labels if "/" in label):
-        last = max(n for n, step in enumerate(closed) if step.turn.phase == label)
-        steps = trials_of(Log(closed[: last + 1]), label)
+        last = max(n for n, step in enumerate(history) if step.turn.phase == label)
+        steps = trials_of(history[: last + 1], label)
         found[label] = end_of(phases[phase_of(label)], steps) or exit_reason(run)
     return found
 
@@ -166,7 +165,7 @@ def _summary(run: Run, told: Summary, known: Trials, best: Trial | None) -> Iter
     first = known.baseline
     last = known.known_of(best) if best is not None and best.number else first
     for code, name in (("promoted", "proven"), ("claim", "sealed test")):
-        steps = [step for step in run.state.closed if step.verdict.code == code]
+        steps = [step for step in run.state.history if step.verdict.code == code]
         if steps:
             yield f"* {name}: {steps[-1].verdict.reason.removeprefix('proven: ')}"
     splits: tuple[tuple[Split, float | None, float | None], ...] = (
@@ -336,7 +335,7 @@ def _notes(run: Run, told: Summary) -> Iterator[str]:
             "* `race`: a trial is kept when it is better on holdout beyond noise; `best.yaml` "
             "moves only when all that was kept is proven better for cases nobody has seen."
         )
-    if not unread and not any(step.verdict.code == "claim" for step in run.state.closed):
+    if not unread and not any(step.verdict.code == "claim" for step in run.state.history):
         yield "* no sealed test was read: the holdout figure is optimistic"
     yield (
         "* cases that resemble each other hide overfitting to their kind: holdout cases should "

@@ -336,7 +336,7 @@ def step(run: Run, number: int, view: View) -> View:
     story = story_of(run, number)
     if not story:
         # an iteration that was only judged again here: of the step in which it ran
-        steps = [*run.state.closed, *run.state.open]
+        steps = [*run.state.history, *run.state.open]
         turns = {one.step: (one.turn.proposer, one.turn.number) for one in steps}
         same = (one for one in turns if turns[one] == turns.get(number))
         story = story_of(run, min(same, default=number))

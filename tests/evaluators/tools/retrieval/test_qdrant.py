@@ -180,6 +180,42 @@ def test_a_server_that_does_not_answer_is_named_without_its_key():
     assert "a-key-of-mine" not in told and "pass" not in told
 
 
+@pytest.mark.parametrize("address", ["{}?api_key=a-key-of-mine", "{}/?api_key=a-key-of-mine"])
+def test_the_key_in_the_address_of_a_server_is_sent_and_never_shown(address: str):
+    async def ask() -> tuple[str | None, list[tuple[str, str, str]]]:
+        async with serving(QdrantServer()) as server:
+            place = address.format(server.url)
+            database = Database(provider="qdrant", connection_string=place)
+            return await asyncio.to_thread(unanswered, database), server.log
+
+    told, log = asyncio.run(ask())
+    assert told is None
+    assert log == [("GET", "/collections/kept/exists", "a-key-of-mine")]
+    place = address.format("http://127.0.0.1:9")
+    away = unanswered(Database(provider="qdrant", connection_string=place))
+    assert away is not None and away.startswith("Qdrant at http://127.0.0.1:9")
+    assert "a-key-of-mine" not in away
+
+
+def test_an_address_that_is_none_is_named_without_its_key():
+    place = "http://[::1?api_key=a-key-of-mine"
+    told = unanswered(Database(provider="qdrant", connection_string=place))
+    assert told is not None and told.startswith("Qdrant at http://[::1 cannot be used: ")
+    assert "a-key-of-mine" not in told
+
+
+def test_a_key_before_the_host_of_an_address_is_sent():
+    async def ask() -> tuple[str | None, list[tuple[str, str, str]]]:
+        async with serving(QdrantServer()) as server:
+            place = server.url.replace("http://", "qdrant://a%2Fkey@")
+            database = Database(provider="qdrant", connection_string=place)
+            return await asyncio.to_thread(unanswered, database), server.log
+
+    told, log = asyncio.run(ask())
+    assert told is None
+    assert log == [("GET", "/collections/kept/exists", "a/key")]
+
+
 def test_a_folder_and_a_server_that_answers_are_in_order(tmp_path: Path):
     assert unanswered(Database(provider="qdrant", connection_string=str(tmp_path / "db"))) is None
 

@@ -387,3 +387,8 @@ def test_a_secret_that_stands_in_the_file_is_warned_of(tmp_path: Path):
         f"`tools[1].database.connection_string{told}",
         env,
     )
+    address = text.replace(
+        "source: docs", f"{base}connection_string: 'http://h:6333?api_key=abc'}}"
+    )
+    told = f"`tools[1].database.connection_string{told}"
+    assert read_agent(write_agent(tmp_path, address)).warnings == (told, env)

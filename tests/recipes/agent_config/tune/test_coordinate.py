@@ -63,9 +63,9 @@ def test_what_is_promoted_is_truly_better(tmp_path: Path, server: ModelServer):
     plan = plan_of(tmp_path, server, RACE, trials=8)
     folder, state = asyncio.run(start(plan, Home(tmp_path / "home")))
     check(folder)
-    kinds = {step.turn.phase for step in state.closed if step.verdict.outcome == "keep"}
+    kinds = {step.turn.phase for step in state.history if step.verdict.outcome == "keep"}
     assert kinds, "nothing was kept"
-    (claim,) = (step.verdict for step in state.closed if step.verdict.code == "claim")
+    (claim,) = (step.verdict for step in state.history if step.verdict.code == "claim")
     assert claim.numbers["low"] > 0, claim.reason
 
 
@@ -97,6 +97,6 @@ def test_a_run_cut_anywhere_is_resumed_to_the_same_end(
         return plan_of(tmp_path, server, more, cases=24, trials=2)
 
     state = check_every_cut(make, server, tmp_path, everything=everything, every=every)
-    phases = [step.turn.phase for step in state.closed]
+    phases = [step.turn.phase for step in state.history]
     assert phases[0] == "baseline"
     assert {"c1/numeric", "c1/textual"} <= set(phases)

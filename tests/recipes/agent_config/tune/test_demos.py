@@ -113,7 +113,7 @@ def test_examples_that_help_are_promoted_and_all_come_from_train_cases_that_pass
     plan = plan_of(tmp_path, server)
     folder, state = ran(plan, tmp_path)
     check(folder)
-    trials = [step for step in state.closed if step.turn.phase == "c1/demos"]
+    trials = [step for step in state.history if step.turn.phase == "c1/demos"]
     assert len(trials) > 1 and {step.turn.proposer for step in trials} == {"demos"}
     train = {case.id: cast("dict[str, Any]", case.data)["input"] for case in plan.cases.train}
     for step in trials:
@@ -129,7 +129,7 @@ def test_examples_that_help_are_promoted_and_all_come_from_train_cases_that_pass
 def test_the_check_fails_where_no_example_is_kept(tmp_path: Path, server: ModelServer):
     plan = replace(plan_of(tmp_path, server, SIGMA), gate=RejectAll())
     folder, state = ran(plan, tmp_path)
-    assert any(step.turn.phase == "c1/demos" for step in state.closed)
+    assert any(step.turn.phase == "c1/demos" for step in state.history)
     with pytest.raises(AssertionError, match="no real gain"):
         check(folder)
 

@@ -211,7 +211,7 @@ def test_the_loss_of_a_tuned_agent_falls_on_the_sealed_test(whole: Ran):
     check(whole)
     with Run(whole.folder) as run:
         assert held(run.best)[0] == GOOD
-    (claim,) = (step.verdict for step in whole.state.closed if step.verdict.code == "claim")
+    (claim,) = (step.verdict for step in whole.state.history if step.verdict.code == "claim")
     assert claim.numbers["gain"] >= MARGIN, claim.reason
 
 
@@ -223,7 +223,7 @@ def test_what_decides_it_is_the_race_that_everybody_has(server: ModelServer, tmp
 
 
 def check_pool(ran: Ran) -> None:
-    textual = [step for step in ran.state.closed if step.turn.phase == "c1/textual"]
+    textual = [step for step in ran.state.history if step.turn.phase == "c1/textual"]
     texts = [step.proposal.why for step in textual if step.proposal]
     assert texts == ["prompt 0", "prompt 1", "prompt 2"]
     (skip,) = (step.skip for step in textual if step.skip)
@@ -233,7 +233,7 @@ def check_pool(ran: Ran) -> None:
 @pytest.mark.nightly
 def test_all_of_the_pool_is_proposed_and_then_nothing_is_measured_any_more(whole: Ran):
     check_pool(whole)
-    (numeric,) = (step for step in whole.state.closed if step.turn.phase == "c1/numeric")
+    (numeric,) = (step for step in whole.state.history if step.turn.phase == "c1/numeric")
     assert numeric.proposal is not None
 
 
@@ -258,7 +258,7 @@ def test_the_check_fails_for_a_gate_that_does_not_look(
     shown = {asked[case.id] for case in (*plan.cases.train, *plan.cases.holdout)}
     assert MISLABELLED.items() <= shown
     ran = Ran(plan, *asyncio.run(start(plan, Home(tmp_path / "home"))))
-    textual = [step for step in ran.state.closed if step.turn.phase == "c1/textual"]
+    textual = [step for step in ran.state.history if step.turn.phase == "c1/textual"]
     proposed = [step.proposal.why for step in textual if step.proposal]
     assert proposed == ["prompt 0", "prompt 1", "prompt 2"], "it was shown what the race was"
     with pytest.raises(AssertionError, match="no real gain"):
@@ -311,7 +311,7 @@ def test_killed_at_ten_random_points_it_comes_to_the_same_end(whole: Ran, tmp_pa
     (folder,) = (here / ".kept" / "runs").iterdir()
     with Run(folder) as run, Run(whole.folder) as other:
         ends = [
-            [(s.turn.phase, s.verdict, s.proposal and s.proposal.why) for s in one.state.closed]
+            [(s.turn.phase, s.verdict, s.proposal and s.proposal.why) for s in one.state.history]
             for one in (run, other)
         ]
         assert ends[0] == ends[1]

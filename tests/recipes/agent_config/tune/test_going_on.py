@@ -34,11 +34,11 @@ def test_a_trial_in_which_everything_errs_ends_no_run(tmp_path: Path):
         path = write_agent(tmp_path, server.v1, cases=12, trials=12, more=SIGMA)
         plan = compile_coordinate(path).plan
         _, state = asyncio.run(start(plan, Home(tmp_path / "home")))
-    numeric = [step for step in state.closed if step.turn.phase == "c1/numeric"]
+    numeric = [step for step in state.history if step.turn.phase == "c1/numeric"]
     erring = [step for step in numeric if "have no answer" in step.verdict.reason]
     assert erring and {step.verdict.outcome for step in erring} == {"skip"}
     assert numeric[-1].step > erring[0].step, "the phase went on"
-    assert any(step.turn.phase == "c1/textual" for step in state.closed)
+    assert any(step.turn.phase == "c1/textual" for step in state.history)
 
 
 def test_a_perfect_bleu_is_1_and_nothing_is_spent_after_it(tmp_path: Path):
@@ -55,6 +55,6 @@ def test_a_perfect_bleu_is_1_and_nothing_is_spent_after_it(tmp_path: Path):
         (tmp_path / "cases.yaml").write_text(cases)
         plan = compile_coordinate(path).plan
         _, state = asyncio.run(start(plan, Home(tmp_path / "home")))
-    assert [step.turn.phase for step in state.closed] == ["baseline"]
-    assert state.closed[0].verdict.numbers["train"] == 0
+    assert [step.turn.phase for step in state.history] == ["baseline"]
+    assert state.history[0].verdict.numbers["train"] == 0
     assert state.stopped is not None and state.stopped.kind == "converged"

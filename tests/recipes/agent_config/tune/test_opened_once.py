@@ -90,7 +90,7 @@ def test_over_fifty_trials_a_source_is_taken_in_once_and_a_server_opened_once(
         plan = compile_coordinate(write_agent(tmp_path, server.v1)).plan
         _, state = asyncio.run(start(plan, Home(tmp_path / "home")))
         embedded = [seen.body["input"] for seen in server.log if seen.wire == "embeddings"]
-    trials = [step for step in state.closed if step.turn.phase == "c1/numeric"]
+    trials = [step for step in state.history if step.turn.phase == "c1/numeric"]
     assert len(trials) == TRIALS
     tried = {step.candidate for step in trials}
     assert len(tried) == TRIALS, "each trial is another agent"

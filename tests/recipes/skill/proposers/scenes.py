@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.case import Case
-from kept.core.containers import Log
 from kept.core.llm import ModelRequest
 from kept.core.objective import Objective
-from kept.core.proposal import Answer, Brief, ClosedStep, Note, ProposerReply, Turn
+from kept.core.proposal import Answer, Brief, ClosedStep, History, Note, ProposerReply, Turn
 from kept.core.rollout import Failure, Pair, TraceItem
 from kept.core.score import Finding, Outcome
 from kept.models.prompts import SKILLS, prompt
@@ -97,7 +96,7 @@ def make_brief(
         turn=Turn("step", f"e{epoch}/step", 0, settings),
         seed=1,
         incumbent=Candidate({"SKILL.md": skill}),
-        closed=Log(closed),
+        history=History(closed),
         open=(),
         train=tuple(Case(name) for name in rows),
         memory=memory,

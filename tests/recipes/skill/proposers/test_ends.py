@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.containers import Log
 from kept.core.edit import Append, Edit, Fill, Replace, apply_edits
 from kept.core.llm import ModelReply, ModelRequest
-from kept.core.proposal import Answer, Ask, Brief, ClosedStep, Note, Proposal, Skip, Turn
+from kept.core.proposal import Answer, Ask, Brief, ClosedStep, History, Note, Proposal, Skip, Turn
 from kept.core.rollout import Failure, Pair
 from kept.core.score import Finding, Outcome
 from kept.core.verdict import Verdict
@@ -56,7 +55,7 @@ def step_of(epoch: int, number: int, before: str, after: str, verdict: Verdict, 
 
 def at_end(name: str, closed: list[ClosedStep], skill: str, epoch: int = 2) -> Brief:
     turn = Turn(name, f"e{epoch}/{name}", 0, {"epoch": epoch, "step": 0})
-    return replace(make_brief(skill=skill), turn=turn, closed=Log(closed), answers=())
+    return replace(make_brief(skill=skill), turn=turn, history=History(closed), answers=())
 
 
 def test_the_skill_of_the_last_epoch_is_found_by_taking_back_what_was_kept():
@@ -163,7 +162,7 @@ def test_guidance_goes_into_its_region_and_nothing_else_of_the_skill_changes():
     assert after.startswith(brief.incumbent["SKILL.md"].rstrip())
     text = shown(model.requests[0])
     assert text.index("## Regressed (1)") < text.index("## Stable success (1)")
-    again = at_end("slow_update", list(brief.closed), after)
+    again = at_end("slow_update", list(brief.history), after)
     again = answered(again, comparison, BOTH)
     second = ask(
         SlowUpdate(teacher(lambda _: {**told, "slow_update_content": "Do so."})[0], comparison),

@@ -14,6 +14,7 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from kept.core.rollout import Failure
 from kept.engine.user_code import call_apart
@@ -198,10 +199,10 @@ _PASSWORD = re.compile(r"://[^/@]*@")
 class Away(Exception):
     """Qdrant could not be asked."""
 
-    def __init__(self, where: str, key: str, error: Exception) -> None:
+    def __init__(self, where: str, key: str | None, error: Exception) -> None:
         words = (str(error).splitlines() or [type(error).__name__])[0][:300]
-        place = _PASSWORD.sub("://", where)
-        super().__init__(hidden(f"Qdrant at {place} cannot be used: {words}", (key,)))
+        secrets = (key,) if key else ()
+        super().__init__(hidden(f"Qdrant at {where} cannot be used: {words}", secrets))
 
     @property
     def failure(self) -> Failure:
@@ -216,12 +217,35 @@ def where_of(database: Database, home: Path) -> str:
     return str(given)
 
 
+def server_of(database: Database, where: str) -> tuple[str, str | None]:
+    """The address or folder of a database without secrets, and the API key of a server.
+
+    HoloDeck's users have the key in the address: `http://host:6333?api_key=KEY`, or
+    `http://KEY@host:6333`.
+    """
+    option = database.options.get("api_key")
+    key = None if option is None else str(option)
+    if "://" not in where:
+        return where, key
+    try:
+        parts = urlsplit(where)
+    except ValueError:
+        # no address: it is named without what may be a secret when it is asked
+        return _PASSWORD.sub("://", where.partition("?")[0]), key
+    query = parse_qsl(parts.query)
+    user, _, host = parts.netloc.rpartition("@")
+    inside = dict(query).get("api_key") or ("" if ":" in user else unquote(user))
+    others = urlencode([(name, value) for name, value in query if name != "api_key"])
+    scheme = "http" if parts.scheme == "qdrant" else parts.scheme
+    place = parts._replace(scheme=scheme, netloc=host, query=others).geturl()
+    return place, key or inside or None
+
+
 class Qdrant:
     """One database, opened with its first use."""
 
     def __init__(self, database: Database, home: Path) -> None:
-        self.where = where_of(database, home)
-        self._key = database.options.get("api_key")
+        self.where, self._key = server_of(database, where_of(database, home))
         self._client: Any = None
 
     async def vectors(self, key: str, count: int) -> "QdrantVectors | None":
@@ -272,7 +296,7 @@ class Qdrant:
             await client.close()
 
     def _away(self, error: Exception) -> Away:
-        return Away(self.where, str(self._key or ""), error)
+        return Away(self.where, self._key, error)
 
     async def _opened(self) -> Any:  # noqa: ANN401 # of a library that is not always there
         if self._client is None:
@@ -300,13 +324,13 @@ def unanswered(database: Database) -> str | None:
     if "://" not in where:
         return None
     try:
-        _probe(where, database.options.get("api_key"))
+        _probe(*server_of(database, where))
     except Away as away:
         return str(away)
     return None
 
 
-def _probe(where: str, key: object) -> None:
+def _probe(where: str, key: str | None) -> None:
     make = _library().QdrantClient
     try:
         client = _remote(make, where, key, timeout=PROBE_SECONDS)
@@ -315,16 +339,14 @@ def _probe(where: str, key: object) -> None:
         finally:
             client.close()
     except Exception as error:
-        raise Away(where, str(key or ""), error) from error
+        raise Away(where, key, error) from error
 
 
-def _remote(make: Any, where: str, key: object, **more: object) -> Any:  # noqa: ANN401 # of a library that is not always there
+def _remote(make: Any, where: str, key: str | None, **more: object) -> Any:  # noqa: ANN401 # of a library that is not always there
     with warnings.catch_warnings():
         # that a key goes over plain http: whoever wrote the address knows
         warnings.simplefilter("ignore")
-        return make(
-            url=where, api_key=None if key is None else str(key), check_compatibility=False, **more
-        )
+        return make(url=where, api_key=key, check_compatibility=False, **more)
 
 
 def _library() -> Any:  # noqa: ANN401 # the same

@@ -4,11 +4,11 @@
 and with the same config; a candidate cannot change the cases.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from kept.core.case import Split
 from kept.core.parsing import parse_json
@@ -84,6 +84,9 @@ def _other_key(model: LlmSpec) -> str:
     return f"{said} {name}{lacks}"
 
 
+_KEY_IN_ADDRESS = re.compile(r"://[^/?]*@|[?&]api_key=")
+
+
 def _open_secrets(spec: AgentSpec) -> Iterator[str]:
     """Secrets that stand in the file itself, and so in every record of a run."""
     for number, tool in enumerate(spec.tools):
@@ -104,7 +107,7 @@ def _secret_places(tool: AnyToolSpec) -> Iterator[tuple[str, object]]:
         for key, value in database.options.items():
             if names_secret(key):
                 yield f"database.{key}", value
-        if urlsplit(database.connection_string or "").password:
+        if _KEY_IN_ADDRESS.search(database.connection_string or ""):
             yield "database.connection_string", database.connection_string
 
 

@@ -147,7 +147,7 @@ def past_skill(brief: Brief) -> Candidate:
     """The incumbent that the last epoch ended with."""
     epoch = cast("int", brief.turn.settings["epoch"])
     found = brief.incumbent
-    for step in reversed(brief.closed):
+    for step in reversed(brief.history):
         mine = epoch_of(step.turn.phase)
         if mine and mine < epoch:
             break
@@ -249,7 +249,7 @@ class MetaSkill:
 def _epoch(brief: Brief) -> Iterator[Item]:
     """The steps of the epoch, the last first: those before are the first to be left out."""
     epoch = cast("int", brief.turn.settings["epoch"])
-    for step in reversed(closed_in(brief.closed, epoch)):
+    for step in reversed(closed_in(brief.history, epoch)):
         about = about_of(step)
         lines = [outcome_of(step, brief.objective)]
         digest = cast("dict[str, Any]", about.get("digest") or {})
@@ -306,8 +306,8 @@ class MetaReflect:
 def last_summary(brief: Brief) -> str:
     """What the look back on the epoch before said."""
     epoch = cast("int", brief.turn.settings["epoch"])
-    for step in reversed(brief.closed):
+    for step in reversed(brief.history.of("meta_reflect")):
         mine = epoch_of(step.turn.phase)
-        if mine and mine < epoch and step.turn.proposer == "meta_reflect":
+        if mine and mine < epoch:
             return str(about_of(step).get("meta_summary", ""))
     return ""

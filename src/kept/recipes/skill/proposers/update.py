@@ -75,7 +75,7 @@ class Appendix:
 
     def _steps(self, brief: Brief) -> list[ClosedStep]:
         epoch = cast("int", brief.turn.settings["epoch"])
-        steps = closed_in(brief.closed, epoch)
+        steps = closed_in(brief.history, epoch)
         return steps[-1:] if self.flush else steps
 
     async def _consolidated(

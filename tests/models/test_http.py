@@ -1,7 +1,4 @@
-"""Requests that are written straight to a connection, against a server that says what it is told.
-
-What providers answer is held by test_faults.py; here is how it may arrive.
-"""
+"""One request and its response, byte by byte; test_faults.py has what providers answer."""
 
 import asyncio
 import base64
@@ -128,7 +125,7 @@ UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection
         pytest.param(UNTIL_CLOSED + JSON, YES, 2, id="up to the end"),
         pytest.param(reply()[:-4] + b"HALF", "network", 2, id="half"),
         pytest.param(b"Hello, who is there?\r\n\r\nHALF", "network", 2, id="no HTTP"),
-        pytest.param(reply(status="500 No"), "server", 2, id="an error"),
+        pytest.param(reply(status="500 No"), "server", 1, id="an error"),
         pytest.param(SWITCHED, "harness", 2, id="another protocol"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Requests that do not wait for everybody else's turn."""
+"""Requests that are sent before other tasks run."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ import pytest
 
 from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.models.client import make
-from kept.models.direct_http import begun
+from kept.models.eager_request import start_now
 from kept.models.providers import ModelConfig
 from kept.testing.server import ModelServer
 
@@ -50,7 +50,7 @@ def test_work_that_need_not_wait_is_done_at_once():
     async def work() -> None:
         done.append("all of it")
 
-    rest = begun(work())
+    rest = start_now(work())
     assert done == ["all of it"]
     asyncio.run(rest)
     assert done == ["all of it"]
@@ -68,7 +68,7 @@ def test_work_that_waits_goes_on_where_it_was():
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         gates = [loop.create_future() for _ in range(2)]
-        task = asyncio.create_task(begun(work(*gates)))
+        task = asyncio.create_task(start_now(work(*gates)))
         assert done == ["before 0"]
         for gate in gates:
             loop.call_soon(gate.set_result, None)
@@ -89,7 +89,7 @@ def test_what_is_cancelled_while_it_waits_hears_of_it():
             raise
 
     async def scenario() -> None:
-        task = asyncio.create_task(begun(work()))
+        task = asyncio.create_task(start_now(work()))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -106,6 +106,6 @@ def test_what_goes_wrong_after_a_wait_is_told_to_whoever_waits():
 
     async def scenario() -> None:
         with pytest.raises(ValueError, match="no"):
-            await asyncio.create_task(begun(work()))
+            await asyncio.create_task(start_now(work()))
 
     asyncio.run(scenario())
