@@ -337,6 +337,20 @@ def test_a_request_has_all_keys_of_its_type_and_no_others():
         decoded({**asked, "of": 7}, Evaluation, "request")
 
 
+def test_doctor_names_what_the_recipe_cannot_read_of_the_start(whole: Path, tmp_path: Path):
+    folder = restored(whole, tmp_path / "run")
+    assert "is no key" not in kept("doctor", str(folder)).stdout
+    lines = lines_of(folder / "journal.jsonl")
+    first: dict[str, Any] = json.loads(lines[0])
+    first["facts"]["tagret"] = 1
+    lines[0] = json.dumps(first).encode() + b"\n"
+    (folder / "journal.jsonl").write_bytes(resealed(lines))
+    called = kept("doctor", str(folder))
+    assert called.code == 2
+    assert "journal.jsonl:1: " in called.stdout
+    assert "`facts.tagret` is no key that is known here" in called.stdout
+
+
 def test_a_spine_that_was_emptied_is_not_told_as_a_run_that_never_began(tmp_path: Path):
     spine = tmp_path / "journal.jsonl"
     spine.write_bytes(b"")

@@ -123,6 +123,12 @@ def facts_of(run: Run | Glance, kind: type[F]) -> F | None:
     return facts_in(_started(run), kind, run.folder)
 
 
+def check_start(started: RunStarted | None, folder: Path) -> None:
+    """Decode the request and the facts of a run; raises a `JournalError` if one cannot be read."""
+    request_in(started, Request, folder)
+    facts_in(started, Facts, folder)
+
+
 def _started(run: Run | Glance) -> RunStarted | None:
     return run.state.started if isinstance(run, Run) else run.started
 

@@ -73,7 +73,7 @@ class Scoring(TypedDict, total=False):
     draws: int
     cap: float | None
     pairwise: Pairwise | None
-    prompt: str | None
+    prompt: str | list[str] | None
     parts: list[Part]
 
 
@@ -116,7 +116,7 @@ def _judge_words(told: Scoring) -> str:
     times = f", {told.get('draws')} draws each" if told.get("draws", 1) > 1 else ""
     floor = f"; rules cap it at {told.get('cap') or 0:g}" if told.get("rules") else ""
     prompts = (told.get("prompt"), (pairwise or Pairwise()).get("prompt"))
-    own = [prompt for prompt in prompts if prompt]
+    own = [prompt for prompt in prompts if isinstance(prompt, str) and prompt]
     by_prompt = f"; told by your {' and '.join(own)}" if own else ""
     return f"judged{by}{times}: {', '.join(names)}{floor}{by_prompt}"
 

@@ -105,6 +105,15 @@ WHOLE: Mapping[str, tuple[str, ...]] = {
 """By recipe, what an account has all of or nothing."""
 
 
+NEEDED_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    REFINE: ("k",),
+    AGENT_CONFIG: (),
+    SKILL: (),
+    SUITE: (),
+}
+"""By recipe with a schedule of Kept's own, the settings that each of its turns has."""
+
+
 class TurnSettings(TypedDict, total=False):
     """What a schedule of Kept's tells a proposer."""
 
@@ -122,9 +131,10 @@ def check_told(event: Event, recipe: str) -> None:
         if event.rollouts_at < 0:
             raise ValueError("`rollouts_at` is below 0")
         settings = event.turn.settings
-        if settings and recipe in ACCOUNTS:
-            if recipe == REFINE and "k" not in settings:
-                raise ValueError("`turn.settings.k` is missing")
+        needed = NEEDED_SETTINGS.get(recipe)
+        if settings and needed is not None:
+            if missing := [name for name in needed if name not in settings]:
+                raise ValueError(f"`turn.settings.{missing[0]}` is missing")
             check_shape(settings, TurnSettings, "turn.settings")
     elif isinstance(event, StepClosed):
         if not 0 <= event.rollouts[0] <= event.rollouts[1]:

@@ -38,6 +38,7 @@ LONGEST = 2.0
 LEAST_SECONDS = 60
 
 Tier = Literal["low", "mid", "high"]
+TIERS: tuple[Tier, ...] = ("low", "mid", "high")
 
 
 def clamped(iterations: int) -> int:
@@ -191,7 +192,7 @@ def attempts(done: Iterable[ClosedStep]) -> list[Attempt]:
         told = cast("Mapping[str, Any]", told_by.about)
         found.append(
             Attempt(
-                k=cast("int", step.turn.settings["k"]),
+                k=step.turn.setting("k", int) or 0,
                 run_id=told["run_id"],
                 loss=told["loss"]["total"],
                 status=told["status"],

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.event import SpecSettings
 from kept.core.plan import REFINE, Plan
-from kept.core.schedules.refine import FEWEST, MOST, Refining, Tier, clamped, halved
+from kept.core.schedules.refine import FEWEST, MOST, TIERS, Refining, Tier, clamped, halved
 from kept.engine.stop import SystemClock
 from kept.errors import SetupError
 from kept.evaluators.scorers.composite import RecordedScorer
@@ -281,7 +281,7 @@ class _Making:
         """What each kit was made from."""
         self._unpriced: dict[str, None] = {}
         """What is to be told of prices, once each."""
-        pairs = [self.pair_for(tier) for tier in _TIERS] if not asked.tiers.trivial else []
+        pairs = [self.pair_for(tier) for tier in TIERS] if not asked.tiers.trivial else []
         pairs = pairs or [self.pair_for(None)]
         # all that can be wrong is said before anything is spent; nothing is, without findings
         needed = [] if findings_of(start).empty else [*dict.fromkeys(pairs)]
@@ -421,6 +421,3 @@ class _Making:
         if self._asked.config is None:
             return source_of(folder / "(command line)", "{}", settings)
         return read_source(folder / self._asked.config, settings)
-
-
-_TIERS: tuple[Tier, ...] = ("low", "mid", "high")

@@ -67,6 +67,8 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
     done = repair_run(folder) if repair else []
     found = verify_run(folder)
     if all(one.severity != "problem" for one in found):
+        found += _start(folder)
+    if all(one.severity != "problem" for one in found):
         done += _write_again(folder) if repair else []
         found += [*_views(folder), *_registries(folder)]
     if as_json:
@@ -83,6 +85,21 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
             lines += [f"  recover: {one.remedy}"] if one.remedy else []
         _output.answer("\n".join(lines).replace("RUN", folder.name))
     return 2 if any(one.severity == "problem" for one in found) else 0
+
+
+def _start(folder: Path) -> Iterator["Damage"]:
+    """What the recipe of a run cannot read of its start."""
+    from kept.errors import JournalError
+    from kept.recipes.registry import check_start
+    from kept.store.reader import Run
+    from kept.store.verify import Damage
+
+    with suppress(JournalError), Run(folder) as run:
+        started = run.state.started
+        try:
+            check_start(started, folder)
+        except JournalError as error:
+            yield Damage("journal.jsonl", "problem", error.message, error.hint or "")
 
 
 def _views(folder: Path) -> Iterator["Damage"]:
