@@ -11,12 +11,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from kept.adapters.reflection import text_in
 from kept.core.artifact import uncommented
-from kept.core.parsing import compile_pattern, parse_json, parse_json_at, parse_toml
+from kept.core.parsing import (
+    compile_pattern,
+    parse_json,
+    parse_json_at,
+    parse_python,
+    parse_toml,
+)
 from kept.core.text import sections, words_of
 from kept.errors import KeptError
 from kept.evaluators.environments.chat_student import answer_in
@@ -93,6 +100,11 @@ def texts(seed: int, number: int, size: int) -> Iterator[str]:
         yield made
 
 
+def _python(text: str) -> None:
+    with suppress(SyntaxError):
+        parse_python(text)
+
+
 def _yaml(text: str) -> None:
     source_of(Path("task.yaml"), text)
 
@@ -156,6 +168,7 @@ def targets(folder: Path) -> Mapping[str, tuple[Callable[[str], object], type[Ex
         "parse_json": (parse_json, ValueError),
         "parse_json_at": (lambda text: parse_json_at(text, 0), ValueError),
         "parse_toml": (parse_toml, ValueError),
+        "parse_python": (_python, ValueError),
         "compile_pattern": (compile_pattern, ValueError),
         "read_yaml": (read_yaml, YamlFault),
         "source_of": (_yaml, KeptError),

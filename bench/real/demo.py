@@ -11,7 +11,7 @@ from dataclasses import replace
 from bench.harness import scratch
 from bench.real.bank import CASES, Bank, prompts
 from bench.real.replay import BankRunner, Replayed, World, come_to
-from kept.evaluators.scorers.composite import RecordedScorer
+from kept.evaluators.runners.function import RecordedScorer
 from kept.recipes.task.compile import compile_task
 from kept.ui.demo import REVIEWS
 

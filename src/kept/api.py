@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kept.recipes.function.compile import GateName, ProposerLike
     from kept.recipes.gate_choice import ScheduleName
     from kept.results.compare import Comparison, Line
+    from kept.results.summary import Summary
 
     ArtifactLike = str | Path | Mapping[str, str]
 
@@ -39,82 +40,86 @@ class Claimed(NamedTuple):
 class Result:
     """What a run came to."""
 
-    run: str
-    """Its id, for `kept show`, `kept report` and `resume=`."""
-    folder: Path
+    figures: Summary
+    """All figures of the run, as its report shows them."""
     seed: Candidate
     best: Candidate
-    seed_value: float | None
-    """The metric of the seed on test cases, else on those that decided; None if it never ran."""
-    best_value: float | None
-    claim: Claimed | None
-    """None where no test case was read: the values are of cases that chose the best, then."""
-    stopped: StopReason
     state: State
-    spend: Spend
-    """All that was used, also by steps that have no verdict yet."""
+    stopped: StopReason
     warnings: tuple[str, ...] = ()
     """What its figures hide: cases that failed for everybody, and steps that came to nothing."""
-    measured: str = ""
-    """Cases that the values are from, as in `12 test cases`; empty without cases."""
+
+    @property
+    def run(self) -> str:
+        """Its id, for `kept show`, `kept report` and `resume=`."""
+        return self.figures.run
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self.figures.folder
+
+    @property
+    def seed_value(self) -> float | None:
+        """The metric of the seed on test cases, else on deciding ones; None if it never ran."""
+        return self.figures.seed_value
+
+    @property
+    def best_value(self) -> float | None:
+        """The same of the best."""
+        return self.figures.best_value
+
+    @property
+    def claim(self) -> Claimed | None:
+        """The gain on test cases; None if none was read, so that the values are of other cases."""
+        told = self.figures
+        if told.claim_gain is None:
+            return None
+        return Claimed(told.claim_gain, told.claim_low, told.claim_high, told.claim)
+
+    @property
+    def spend(self) -> Spend:
+        """All that was used, also by steps that have no verdict yet."""
+        return self.figures.spend
+
+    @property
+    def measured(self) -> str:
+        """Cases that the values are from, as in `12 test cases`; empty without cases."""
+        return self.figures.measured
 
     @property
     def conclusion(self) -> str:
-        """What may be concluded, in a sentence, read from the folder of the run."""
-        from kept.results.summary import summary
-        from kept.store.reader import Run
+        """What may be concluded, in a sentence."""
         from kept.ui.report.race import conclusion
 
-        with Run(self.folder) as run:
-            return conclusion(summary(run))
+        return conclusion(self.figures)
 
     @property
     def improved(self) -> bool:
         """Whether anything better than the seed was found."""
-        return self.best.id != self.seed.id
+        return self.figures.improved
 
     def __str__(self) -> str:
-        on = f" on {self.measured}" if self.measured else ""
-        change = f"{_shown(self.seed_value)} → {_shown(self.best_value)}{on}"
-        if not self.improved:
-            change = f"nothing beat the seed ({_shown(self.seed_value)}{on})"
-        if why := self._never_judged():
-            change = f"nothing was judged ({why})"
-        claim = (f"claim {self.claim.words}",) if self.claim else ()
+        from kept.core.text import count, one_line
+
+        told = self.figures
+        on = f" on {told.measured}" if told.measured else ""
+        change = f"{_shown(told.seed_value)} → {_shown(told.best_value)}{on}"
+        if not told.improved:
+            change = f"nothing beat the seed ({_shown(told.seed_value)}{on})"
+        if not told.steps:
+            change = f"nothing was judged ({self.stopped.message})"
+        elif told.never_judged:
+            change = f"nothing was judged ({one_line(told.never_judged, 160)})"
+        # a run puts merges together by itself: no proposer proposed them
+        proposals = count(told.proposals, "proposal")
+        proposals += f" and {count(told.merges, 'merge')}" if told.merges else ""
+        rollouts = count(told.spend.rollouts, "rollout")
+        claim = (f"claim {told.claim}",) if self.claim else ()
         warnings = (f"warning: {words}" for words in self.warnings)
-        first = f"{change} in {self._tried()}"
-        said = self.conclusion
-        closing = (said,) if said else ()
-        return "\n".join((first, *claim, *warnings, *closing, f"run {self.folder}"))
-
-    def _never_judged(self) -> str:
-        """Why no candidate was ever rolled out, most often; empty where one was."""
-        from collections import Counter
-
-        from kept.core.text import one_line
-        from kept.core.verdict import UNMEASURED
-
-        verdicts = [step.verdict for step in self.state.history]
-        if not verdicts:
-            return self.stopped.message
-        if any(verdict.code not in UNMEASURED for verdict in verdicts):
-            return ""
-        ((reason, _),) = Counter(verdict.reason for verdict in verdicts).most_common(1)
-        return one_line(reason, 160)
-
-    def _tried(self) -> str:
-        """How much was tried; what a run puts together by itself no proposer proposed."""
-        from kept.core.proposal import MERGE
-        from kept.core.schedules.round_robin import OF_THE_RUN
-        from kept.core.text import count
-
-        state = self.state
-        tried = [step.turn.proposer for step in state.history if not step.verdict.idle]
-        merged = tried.count(MERGE)
-        proposals = count(sum(name not in OF_THE_RUN for name in tried), "proposal")
-        proposals += f" and {count(merged, 'merge')}" if merged else ""
-        rollouts = count(self.spend.rollouts, "rollout")
-        return f"{proposals}, {state.keeps} kept, {rollouts}"
+        first = f"{change} in {proposals}, {told.keeps} kept, {rollouts}"
+        closing = filter(None, (self.conclusion,))
+        return "\n".join((first, *claim, *warnings, *closing, f"run {told.folder}"))
 
 
 def optimize(  # noqa: PLR0913 # one function is the whole API; all but three have defaults

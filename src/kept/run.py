@@ -1,12 +1,11 @@
 """Starting a run and going on with one: a plan, a folder, and the loop between them."""
 
 import asyncio
-import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kept._version import __version__
 from kept.core.artifact import Candidate
@@ -16,7 +15,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Clock, Sink
 from kept.core.state import State, advance
 from kept.engine.loop import Loop
-from kept.engine.stop import SystemClock
+from kept.engine.stop import SystemClock, stop_signals
 from kept.errors import JournalError, SetupError
 from kept.recipes.base import Request, command_line
 from kept.recipes.registry import recipe_named
@@ -36,59 +35,103 @@ SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How a sitting is watched and stopped."""
+    """How a session is watched and stopped."""
 
     sinks: Sequence[Sink] = ()
     clock: Clock = field(default_factory=SystemClock)
     signals: bool = False
-    """Whether `stop_signals` stop it in good order; only the main thread may ask for this."""
+    """Stop in good order at `stop_signals`; only the main thread may ask for this."""
     on_signal: Callable[[], None] | None = None
-    """Told of each such signal, so that a person hears that it was heard."""
+    """Called at each such signal."""
     on_start: Callable[[Callable[[], None]], None] | None = None
-    """Given what asks the sitting to stop, from whatever thread."""
-
-
-def stop_signals() -> tuple[signal.Signals, ...]:
-    """Signals that stop a run or a server in good order.
-
-    SIGHUP, which a closing terminal sends, is left alone under `nohup` and where a program that
-    embeds Kept handles it.
-    """
-    hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
-    return (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangup else []))
+    """Given a function that stops the session, from any thread."""
 
 
 class Ended(NamedTuple):
-    """Where a sitting left its run."""
+    """Where a session left its run."""
 
     folder: Path
     state: State
 
 
-async def start(plan: Plan, home: Home, watch: Watch | None = None) -> Ended:
+def run_to_end(plan: Plan, place: Home | Path, watch: Watch) -> Ended:
+    """Run a plan in a new folder of a home, or go on in the folder of its run.
+
+    The session of all commands and of the Python API, in an event loop of its own.
+    """
+    return asyncio.run(_session(plan, place, watch))
+
+
+def start(plan: Plan, home: Home, watch: Watch | None = None) -> Coroutine[Any, Any, Ended]:
     """Run a plan in a new folder of this home."""
-    watch = watch or Watch()
-    await _probe(plan)
-    now = watch.clock.time()
-    inputs = inputs_of(plan)
-    folder = home.new_run(inputs, now)
-    journal = RunJournal(folder)
-    try:
-        journal.save(plan.seed)
-        event = RunStarted(
-            run_id=folder.name,
-            recipe=plan.recipe,
-            seed=plan.seed.id,
-            inputs=inputs,
-            settings=settings_of(plan, str(home.path.resolve())),
-            request=document_of(plan.request),
-            facts=document_of(plan.facts),
-            version=__version__,
-            t=now,
-        )
-        return Ended(folder, await _sit(plan, journal, Past(State(), {}), event, watch))
-    finally:
-        journal.close()
+    return _session(plan, home, watch or Watch())
+
+
+def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Coroutine[Any, Any, Ended]:
+    """Go on with a run; refuses when what it depends on has changed since."""
+    return _session(plan, folder, watch or Watch())
+
+
+async def _session(plan: Plan, place: Home | Path, watch: Watch) -> Ended:
+    """From the first event of a session to its last."""
+    now, inputs = 0.0, dict[str, str]()
+    if isinstance(place, Home):
+        await _probe(plan)
+        now, inputs = watch.clock.time(), inputs_of(plan)
+        folder = place.new_run(inputs, now)
+    else:
+        folder = place
+    running = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        loop.interrupt()
+        if watch.on_signal is not None:
+            watch.on_signal()
+
+    with closing(RunJournal(folder)) as journal:
+        event: RunStarted | RunResumed
+        if isinstance(place, Home):
+            journal.save(plan.seed)
+            past = Past(State(), {})
+            event = RunStarted(
+                run_id=folder.name,
+                recipe=plan.recipe,
+                seed=plan.seed.id,
+                inputs=inputs,
+                settings=settings_of(plan, str(place.path.resolve())),
+                request=document_of(plan.request),
+                facts=document_of(plan.facts),
+                version=__version__,
+                t=now,
+            )
+        else:
+            past = _past(plan, journal)
+            event = RunResumed(
+                settings=settings_of(plan),
+                request=document_of(plan.request),
+                facts=document_of(plan.facts),
+                version=__version__,
+                t=watch.clock.time(),
+            )
+        # before the first event, or a signal could come when nothing hears it; the loop that
+        # `interrupt` stops is there before this coroutine gives way
+        numbers = stop_signals() if watch.signals else ()
+        for number in numbers:
+            running.add_signal_handler(number, interrupt)
+        try:
+            views = (view(journal) for view in plan.views)
+            sinks = (BestFolder(folder, journal, plan.modes), *views, *watch.sinks)
+            journal.append(event)
+            state = advance(past.state, event)
+            for sink in sinks:
+                sink.on_event(event, state)
+            loop = Loop(plan, journal, state, watch.clock, sinks, past.opened)
+            if watch.on_start is not None:
+                watch.on_start(lambda: _ask(running, interrupt))
+            return Ended(folder, await loop.run())
+        finally:
+            for number in numbers:
+                running.remove_signal_handler(number)
 
 
 async def _probe(plan: Plan) -> None:
@@ -100,34 +143,23 @@ async def _probe(plan: Plan) -> None:
         raise SetupError(f"nothing answers: {'; '.join(dead)}", hint=hint)
 
 
-async def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Ended:
-    """Go on with a run; refuses when what it depends on has changed since."""
-    watch = watch or Watch()
-    journal = RunJournal(folder)
-    try:
-        path = folder / "journal.jsonl"
-        past = fold_run(read_events(path), path)
-        started = past.state.started
-        if started is None:
-            raise never_began(path)
-        files = () if started.seed == plan.seed.id else _changed(journal, started.seed, plan.seed)
-        now = inputs_of(plan)
-        if (former := plan.cases.former_fingerprint()) == started.inputs.get("cases"):
-            now["cases"] = former
-        recipe = recipe_named(plan.recipe)
-        anew = command_line(recipe, plan.spec, plan.request) if plan.request else ""
-        check_drift(started.inputs, now, folder.name, anew, files)
-        check_budget(past.state, plan.budget, folder.name)
-        event = RunResumed(
-            settings=settings_of(plan),
-            request=document_of(plan.request),
-            facts=document_of(plan.facts),
-            version=__version__,
-            t=watch.clock.time(),
-        )
-        return Ended(folder, await _sit(plan, journal, past, event, watch))
-    finally:
-        journal.close()
+def _past(plan: Plan, journal: RunJournal) -> Past:
+    """The earlier sessions of a run, if the plan may go on with it."""
+    folder = journal.folder
+    path = folder / "journal.jsonl"
+    past = fold_run(read_events(path), path)
+    started = past.state.started
+    if started is None:
+        raise never_began(path)
+    files = () if started.seed == plan.seed.id else _changed(journal, started.seed, plan.seed)
+    now = inputs_of(plan)
+    if (former := plan.cases.former_fingerprint()) == started.inputs.get("cases"):
+        now["cases"] = former
+    recipe = recipe_named(plan.recipe)
+    anew = command_line(recipe, plan.spec, plan.request) if plan.request else ""
+    check_drift(started.inputs, now, folder.name, anew, files)
+    check_budget(past.state, plan.budget, folder.name)
+    return past
 
 
 def gate_of(folder: Path) -> str:
@@ -155,41 +187,6 @@ def may_keep(folder: Path) -> bool:
 def _started(folder: Path) -> RunStarted | None:
     first = next(iter(read_events(folder / "journal.jsonl")), None)
     return first if isinstance(first, RunStarted) else None
-
-
-async def _sit(
-    plan: Plan,
-    journal: RunJournal,
-    past: Past,
-    event: RunStarted | RunResumed,
-    watch: Watch,
-) -> State:
-    """One sitting: from its first event to its last."""
-    running = asyncio.get_running_loop()
-
-    def interrupt() -> None:
-        loop.interrupt()
-        if watch.on_signal is not None:
-            watch.on_signal()
-
-    # before anybody can see that it began; what comes meanwhile is heard once the loop is there
-    numbers = stop_signals() if watch.signals else ()
-    for number in numbers:
-        running.add_signal_handler(number, interrupt)
-    try:
-        views = (view(journal) for view in plan.views)
-        sinks = (BestFolder(journal.folder, journal, plan.modes), *views, *watch.sinks)
-        journal.append(event)
-        state = advance(past.state, event)
-        for sink in sinks:
-            sink.on_event(event, state)
-        loop = Loop(plan, journal, state, watch.clock, sinks, past.opened)
-        if watch.on_start is not None:
-            watch.on_start(lambda: _ask(running, interrupt))
-        return await loop.run()
-    finally:
-        for number in numbers:
-            running.remove_signal_handler(number)
 
 
 def _ask(running: asyncio.AbstractEventLoop, interrupt: Callable[[], None]) -> None:

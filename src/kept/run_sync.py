@@ -4,11 +4,11 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
-from kept.api import Claimed, Compared, Result
+from kept.api import Compared, Result
 from kept.core.budget import StopReason
 from kept.core.case import find_overlaps, overlap_words
 from kept.core.objective import unusable
@@ -21,10 +21,10 @@ from kept.core.verdict import IDLE, UNMEASURED
 from kept.engine.stop import NOTHING_ANSWERS, no_bounds
 from kept.errors import RunError
 from kept.gates.seed_rules import Strict
-from kept.run import Ended, Watch, resume, start
+from kept.results.summary import Summary, summary
+from kept.run import Ended, Watch, run_to_end
 from kept.store.home import Home
-from kept.store.overview import journalled_spend
-from kept.store.reader import Run, unmeasured, unmeasured_words
+from kept.store.reader import Run, unmeasured_words
 
 TOO_STALE = 4
 """A run is warned of if one in so many steps came too late."""
@@ -36,35 +36,15 @@ TOO_OFTEN = 2
 def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
     """Run a plan to its end, or go on with the run of that name."""
     folder, state, stopped = _ended(plan, home, name, sinks)
-    # at use: it comes with SQLite
-    from kept.store.run_index import claim_of, measured_on, values
-
-    with Run(folder) as run:
-        best = run.candidate(state.best)
-        warnings = tuple(_warnings(plan, run, state))
-    seed_value, best_value = values(state)
-    claim, claimed = claim_of(state), None
-    if claim is not None and "gain" in claim.numbers:
-        numbers = claim.numbers
-        claimed = Claimed(numbers["gain"], numbers.get("low"), numbers.get("high"), claim.reason)
-    return Result(
-        run=folder.name,
-        folder=folder,
-        seed=plan.seed,
-        best=best,
-        seed_value=seed_value,
-        best_value=best_value,
-        claim=claimed,
-        stopped=stopped,
-        state=state,
-        spend=journalled_spend(folder, state),
-        warnings=warnings,
-        measured=measured_on(state),
-    )
+    with Run(folder, state=state) as run:
+        figures = summary(run)
+        warnings = tuple(_warnings(plan, run, figures))
+        return Result(figures, plan.seed, run.candidate(state.best), state, stopped, warnings)
 
 
-def _warnings(plan: Plan, run: Run, state: State) -> Iterator[str]:
+def _warnings(plan: Plan, run: Run, figures: Summary) -> Iterator[str]:
     """What the figures of a run hide."""
+    state = run.state
     why = plan.not_race
     if why and isinstance(plan.gate, Strict) and state.keeps:
         yield (
@@ -73,11 +53,10 @@ def _warnings(plan: Plan, run: Run, state: State) -> Iterator[str]:
         )
     if copies := find_overlaps(plan.cases):
         yield f"{overlap_words(copies)}; what is kept may only fit those"
-    yield from unmeasured_words(unmeasured(run, state))
-    tried = [step for step in state.history if step.verdict.code not in (*IDLE, *UNMEASURED)]
-    if tried and all(step.verdict.outcome == "crash" for step in tried):
-        first = next(row.reason for row in run.steps if row.step == tried[0].step)
-        yield f"every candidate failed, the first so: {one_line(first, 200)}"
+    yield from unmeasured_words(figures.unmeasured)
+    tried = [row for row in figures.steps if row.code not in (*IDLE, *UNMEASURED)]
+    if tried and all(row.outcome == "crash" for row in tried):
+        yield f"every candidate failed, the first so: {one_line(tried[0].reason, 200)}"
     yield from _twice(plan, state)
 
 
@@ -124,33 +103,25 @@ def _advice(proposer: Proposer) -> str:
 
 def run_comparison(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Compared:
     """The same of a plan that compares."""
-    # at use: few runs are comparisons
-    from kept.results.compare import comparison_of
-
     folder, state, stopped = _ended(plan, home, name, sinks)
-    with Run(folder) as run:
-        told = comparison_of(state, {row.step: row.reason for row in run.steps})
-        warnings = tuple(unmeasured_words(unmeasured(run, state)))
+    with Run(folder, state=state) as run:
+        figures = summary(run)
+    told = figures.comparison
     assert told is not None, "the plan is a comparison"
-    spend = journalled_spend(folder, state)
-    return Compared(folder.name, folder, told, stopped, spend, warnings)
+    warnings = tuple(unmeasured_words(figures.unmeasured))
+    return Compared(folder.name, folder, told, stopped, figures.spend, warnings)
 
 
 def _ended(
     plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]
 ) -> tuple[Path, State, StopReason]:
     """Folder and state of a run that came to its end, and what that was."""
-    main = threading.current_thread() is threading.main_thread()
-    try:
-        asyncio.get_running_loop()
-        inside_a_loop = True
-    except RuntimeError:
-        inside_a_loop = False
-    if inside_a_loop:
-        # a notebook, say: the run gets a thread and a loop of its own
-        folder, state = _in_thread(plan, home, name, Watch(sinks))
+    place = home if name is None else home.find_run(name)
+    if _inside_a_loop():
+        folder, state = _in_thread(plan, place, sinks)
     else:
-        folder, state = asyncio.run(_sit(plan, home, name, Watch(sinks, signals=main)))
+        main = threading.current_thread() is threading.main_thread()
+        folder, state = run_to_end(plan, place, Watch(sinks, signals=main))
     stopped = state.stopped
     assert stopped is not None, "a sitting that returns has said why it stopped"
     if stopped.kind == "interrupted":
@@ -168,6 +139,14 @@ def _ended(
     return folder, state, stopped
 
 
+def _inside_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 _MENDS = {
     "metric": "return it by this name, or name another by metric=…",
     "bounds": "pass bounds=(least, greatest) that every value is within",
@@ -175,30 +154,22 @@ _MENDS = {
 """What to do about a measure that cannot be used."""
 
 
-async def _sit(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
-    if name is None:
-        return await start(plan, home, watch)
-    return await resume(plan, home.find_run(name), watch)
+def _in_thread(plan: Plan, place: Home | Path, sinks: tuple[Sink, ...]) -> Ended:
+    """The run in a thread and a loop of its own: in a notebook, say."""
+    stops, work = _Stops(), Future[Ended]()
+    watch = Watch(sinks, on_start=stops.begin)
 
-
-def _in_thread(plan: Plan, home: Home, name: str | None, watch: Watch) -> Ended:
-    done: list[Ended | BaseException] = []
-    stops = _Stops()
-    watch = replace(watch, on_start=stops.begin)
-
-    def work() -> None:
+    def run() -> None:
         try:
-            done.append(asyncio.run(_sit(plan, home, name, watch)))
+            work.set_result(run_to_end(plan, place, watch))
         except BaseException as error:  # noqa: BLE001 # carried over to the caller's thread
-            done.append(error)
+            work.set_exception(error)
 
-    thread = threading.Thread(target=work, name="kept-run")
+    thread = threading.Thread(target=run, name="kept-run")
     with _ctrl_c(stops):
         thread.start()
         thread.join()
-    if isinstance(done[0], BaseException):
-        raise done[0]
-    return done[0]
+    return work.result()
 
 
 class _Stops:

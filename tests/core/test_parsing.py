@@ -14,6 +14,7 @@ from kept.core.parsing import (
     compile_pattern,
     parse_json,
     parse_json_at,
+    parse_python,
     parse_toml,
 )
 from kept.orchestrator.checks.syntax import syntax_problem
@@ -38,6 +39,12 @@ def test_json_of_a_hundred_levels_is_read_and_one_more_is_refused():
     ):
         with pytest.raises(ParseLimit, match=DEEP):
             parse_json(text)
+
+
+@pytest.mark.parametrize("text", ["-" * 100_000 + "1", "x" + "()" * 100_000, "a." * 100_000 + "a"])
+def test_python_that_is_nested_too_deeply_is_refused(text: str):
+    with pytest.raises(ParseLimit, match="nested too deeply"):
+        parse_python(text)
 
 
 def test_brackets_side_by_side_or_in_strings_are_no_depth():

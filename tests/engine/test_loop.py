@@ -22,7 +22,7 @@ from kept.core.state import State
 from kept.core.verdict import Verdict, View
 from kept.engine.loop import Loop
 from kept.errors import RunError
-from kept.evaluators.scorers.composite import RecordedScorer
+from kept.evaluators.runners.function import RecordedScorer
 from kept.proposers.function import FunctionProposer
 from kept.testing import (
     Faults,

@@ -19,7 +19,7 @@ from kept.core.proposal import Brief, Proposal, ProposerReply
 from kept.core.rollout import Failure, Job, Rollout, Usage
 from kept.core.schedules.round_robin import RoundRobin
 from kept.core.state import State
-from kept.evaluators.scorers.composite import RecordedScorer
+from kept.evaluators.runners.function import RecordedScorer
 from kept.gates.race import Race
 from kept.gates.seed_rules import Strict
 from kept.recipes.race_choice import with_race

@@ -19,7 +19,7 @@ from kept.core.rollout import Failure, Job, Pair, Rollout, TraceItem, Usage
 from kept.core.schedules.bandit import Bandit
 from kept.core.schedules.coordinate import Coordinate, Phase
 from kept.core.schedules.round_robin import Pooling, RoundRobin, Turns
-from kept.evaluators.scorers.composite import RecordedScorer
+from kept.evaluators.runners.function import RecordedScorer
 from kept.gates.compare import Compare
 from kept.gates.race import Race
 from kept.gates.repeats import Repeats

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kept.core.llm import ModelReply, ToolCall
+from kept.results.cases import Sweep, sweep_of
+from kept.results.cases import Tested as Case
 from kept.store.reader import Run
 from kept.testing.server import ModelServer, Seen
-from kept.ui.report.eval_results import Sweep, sweep_of
-from kept.ui.report.eval_results import Tested as Case
 from tests.examples.by_hand import EXAMPLES
 from tests.ui.cli.tasks import kept
 

@@ -7,8 +7,7 @@ import pytest
 
 import kept
 from kept.core.proposal import Brief
-from kept.gates.expected_cost import proof_passes, raced, screened
-from kept.gates.race import PRESETS, Race
+from kept.gates.race import PRESETS, Race, proof_passes, raced, screened
 from tests.sampling import some_or_all
 
 

@@ -53,7 +53,7 @@ def test_a_table_for_every_recipe_has_them_all(table: Collection[str], names: se
 @pytest.mark.parametrize(
     "table",
     [
-        *(_run.ANSWERS, _run.DOCUMENTS, _run.PAGES, _run.ROWS, _run.ENDS_EARLY, _run.MORE_STEPS),
+        *(_run.SESSIONS,),
         *(adopt.KEEPS_NOTHING, adopting.NO_SOURCE, diff.KEEPS_NOTHING, resume.RESUMES),
         *(runs.CELLS, show.CASES, OPENINGS, eval_report.FAILED_IS_BAD, json.DOCUMENTS),
         *(markdown.PAGES, race.CONCLUDES),

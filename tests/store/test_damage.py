@@ -19,6 +19,8 @@ from kept.core.plan import SKILL
 from kept.core.state import State
 from kept.errors import JournalError, KeptError, RunError
 from kept.recipes.evaluate.request import Evaluation, Wanted
+from kept.results.diffs import best_diff
+from kept.results.steps import step_detail
 from kept.results.summary import summary
 from kept.run import resume, start
 from kept.sandbox.capabilities import abilities
@@ -28,10 +30,9 @@ from kept.store.journal import RunJournal
 from kept.store.jsonl import decoded, never_began
 from kept.store.reader import Run
 from kept.store.run_index import RunIndex
-from kept.ui.report.diffs import best_diff
 from kept.ui.report.json import as_json
 from kept.ui.report.markdown import markdown
-from kept.ui.report.step import step_detail, step_json
+from kept.ui.report.step import step_json
 from kept.ui.web.app import make_app, run_view
 from kept.ui.web.kinds import kind_of
 from kept.ui.web.run_page import Asked
@@ -264,6 +265,22 @@ def test_a_line_of_another_length_moves_no_other_line(grown: int, whole: Path, t
                     assert [*run.rollouts(step)]
             else:
                 assert [*run.rollouts(step)] == before[step], "by the offsets it was written at"
+
+
+def test_a_line_that_ran_into_the_one_before_it_is_missed_in_its_step(whole: Path, tmp_path: Path):
+    folder = restored(whole, tmp_path / "runs" / "joined")
+    path = folder / "rollouts.jsonl"
+    data = path.read_bytes()
+    with Run(folder) as run:
+        ranges = [run.closed(n).rollouts for n in range(STEPS)]
+    for step, (first, last) in enumerate(ranges):
+        number = data[:first].count(b"\n")
+        # the newline before a step, alone; and with all of the file that follows its first line
+        for joined in (data[: first - 1] + data[first:], data[: first - 1] + data[first:last]):
+            path.write_bytes(joined)
+            place = rf"rollouts\.jsonl:{number}: "
+            with Run(folder) as run, pytest.raises(JournalError, match=place):
+                assert [*run.rollouts(step)]
 
 
 def test_a_line_that_was_taken_out_is_missed(whole: Path, tmp_path: Path):

@@ -12,16 +12,17 @@ import pytest
 
 from kept.core.state import State
 from kept.errors import JournalError, KeptError
+from kept.results.diffs import best_diff
+from kept.results.steps import step_detail
 from kept.results.summary import summary
 from kept.run import resume, start
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.store.run_index import RunIndex
 from kept.store.verify import COPY, repair_run, verify_run
-from kept.ui.report.diffs import best_diff
 from kept.ui.report.json import as_json
 from kept.ui.report.markdown import markdown
-from kept.ui.report.step import step_detail, step_json
+from kept.ui.report.step import step_json
 from kept.ui.web.app import run_view
 from kept.ui.web.kinds import kind_of
 from kept.ui.web.run_page import Asked

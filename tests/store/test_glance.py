@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from kept.results.summary import values
 from kept.run import start
 from kept.store.home import Home
 from kept.store.overview import Glance, journalled_spend
 from kept.store.reader import Run
-from kept.store.run_index import RunIndex, values
+from kept.store.run_index import RunIndex
 from kept.store.step_index import answered_step, closed_step, opened_step
 from tests.engine.worlds import make_plan
 

@@ -18,8 +18,7 @@ from kept.core.proposal import Ask, Brief, Proposal, ProposerReply
 from kept.core.rollout import Failure, Pair, Rollout
 from kept.core.schedules.bandit import Bandit
 from kept.core.schedules.round_robin import Pooling, RoundRobin, Turns
-from kept.evaluators.runners.function import FunctionRunner
-from kept.evaluators.scorers.composite import RecordedScorer
+from kept.evaluators.runners.function import FunctionRunner, RecordedScorer
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants
 from kept.store.candidate_files import BestFolder

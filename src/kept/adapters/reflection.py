@@ -26,6 +26,7 @@ from kept.core.ports import Model, Scope
 from kept.core.proposal import Ask, Brief, ClosedStep, Proposal, ProposerReply, Skip
 from kept.core.rollout import FREE, Failure, Pair, TraceItem, Usage
 from kept.core.score import Finding, Outcome
+from kept.core.untyped import is_list
 from kept.engine.user_code import call_apart
 from kept.errors import SetupError
 from kept.evaluators.runners.function import failure_of
@@ -237,7 +238,7 @@ class CallableModel:
             told = await call_apart(self.function, request.messages[-1].text)
         except Exception as error:  # noqa: BLE001 # the wrapper of a port: theirs is a value
             return replace(failure_of(error), blame="infrastructure")
-        rows = cast("list[object]", told) if isinstance(told, list) else [told]
+        rows = told if is_list(told) else [told]
         if not rows or not isinstance(rows[0], str):
             message = f"`{self.name}` returned {told!r:.200}, not a text"
             return Failure("parse", "infrastructure", message)

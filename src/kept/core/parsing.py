@@ -1,11 +1,13 @@
 """Bounded parsers for text that models, programs and users write.
 
 The parsers of the libraries below have no bounds of their own, or bounds that depend on how full
-the stack is; some recurse in C and end the process. Everything that reads foreign JSON, TOML or
-regular expressions goes through here; YAML goes through `kept.spec.yaml`, office files and web
-pages through `kept.evaluators.tools.documents`, JSON schemas through `kept.sandbox.json_schema`.
+the stack is; some recurse in C and end the process. Everything that reads foreign JSON, TOML,
+Python or regular expressions goes through here; YAML goes through `kept.spec.yaml`, office files
+and web pages through `kept.evaluators.tools.documents`, JSON schemas through
+`kept.sandbox.json_schema`.
 """
 
+import ast
 import json
 import re
 import tomllib
@@ -82,6 +84,17 @@ def parse_toml(text: str) -> dict[str, Any]:
     value = _limited(lambda: tomllib.loads(text))
     check_depth(value)
     return value
+
+
+def parse_python(text: str, name: str = "<unknown>") -> ast.Module:
+    """The syntax tree of a Python text; raises `SyntaxError`, `ValueError` or `ParseLimit`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text, name)
+    except (RecursionError, MemoryError) as error:
+        # it raises either where the stack of its parser is full
+        raise ParseLimit("its expressions are nested too deeply") from error
 
 
 def compile_pattern(text: str, flags: int = 0) -> re.Pattern[str]:

@@ -131,6 +131,16 @@ class Schedule(Protocol):
         ...
 
 
+@runtime_checkable
+class Racing(Schedule, Protocol):
+    """A schedule of proposals that a race may decide on."""
+
+    @property
+    def allows_pool(self) -> bool:
+        """False if each step must be decided before the next, so that no near miss can wait."""
+        ...
+
+
 class Probe(Protocol):
     """A free look at something that a run needs."""
 

@@ -215,3 +215,18 @@ def _is_lost(turn: Turn, reply: Reply | None, verdict: Verdict) -> bool:
     # what puts others together is asked for again by whoever keeps them
     made = isinstance(reply, Proposal) and turn.proposer != MERGE
     return made and verdict.code == "indecisive"
+
+
+STEP = "step"
+"""The turn that reflects on a batch; the others are what an epoch ends with."""
+
+
+def epoch_of(phase: str) -> int:
+    """The epoch that a turn's phase belongs to; 0 for what belongs to none."""
+    head = phase.partition("/")[0]
+    return int(head[1:]) if head.startswith("e") and head[1:].isdigit() else 0
+
+
+def of_epoch_end(turn: Turn) -> bool:
+    """True for a turn at the end of an epoch or after a step."""
+    return epoch_of(turn.phase) > 0 and turn.phase.partition("/")[2] != STEP

@@ -10,6 +10,7 @@ A run also stops when candidates or proposers keep failing, or when no proposer 
 """
 
 import asyncio
+import signal
 from collections.abc import Iterable
 from itertools import islice
 from time import monotonic, time
@@ -19,12 +20,11 @@ from kept.core.budget import StopReason
 from kept.core.objective import unusable
 from kept.core.proposal import USELESS, ClosedStep
 from kept.core.rollout import Failure
-from kept.core.schedules.epochs import of_epoch_end
 from kept.core.schedules.round_robin import OF_THE_RUN
 from kept.core.score import Evaluation
 from kept.core.state import State
 from kept.core.text import count
-from kept.core.turns import MOST_FAILED, NOTHING
+from kept.core.turns import MOST_FAILED, NOTHING, of_epoch_end
 from kept.core.verdict import NOTHING_NEW, UNMEASURED, Verdict
 from kept.engine.rollout import Work
 from kept.gates._common import MIN_COVERAGE
@@ -44,6 +44,16 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Signals that stop a run or a server in good order.
+
+    SIGHUP, which a closing terminal sends, is left alone under `nohup` and where a program that
+    embeds Kept handles it.
+    """
+    hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    return (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangup else []))
 
 
 class Interrupt:

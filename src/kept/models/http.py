@@ -9,9 +9,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
+from kept.core.untyped import is_dict
 from kept.models.protocol import Trouble, decode, lasting, of_error, of_status, passing
 
 if TYPE_CHECKING:
@@ -168,14 +169,14 @@ def _bound(endpoint: Endpoint, size: int) -> None:
 def _decoded(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
     try:
         found = decode(raw)
-        if not isinstance(found, dict):
+        if not is_dict(found):
             raise ValueError(f"no object but a {type(found).__name__}")
     except ValueError as error:
         shown = raw[:200].decode("utf-8", "replace")
         raise passing(
             "server", f"`{endpoint.name}` answered with JSON that is {error}", shown
         ) from error
-    return cast("dict[str, Any]", found)
+    return found
 
 
 _Life: TypeAlias = "AsyncGenerator[ClientSession, None]"

@@ -27,6 +27,7 @@ import msgspec
 from kept.core.llm import Finish, ModelRequest, ToolCall
 from kept.core.parsing import MAX_DEPTH, check_depth
 from kept.core.rollout import FREE, Failure, FailureKind, Usage
+from kept.core.untyped import dict_in, is_dict, list_in
 from kept.settings import without_login
 
 MOST_TOKENS = 10_000_000
@@ -160,13 +161,13 @@ def is_count(value: object) -> TypeGuard[int]:
 
 def maps(value: object) -> list[dict[str, Any]]:
     """The mappings of a list."""
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+    items = list_in(value)
+    return [item for item in items if is_dict(item)]
 
 
 def mapping(value: object) -> dict[str, Any]:
     """A mapping; an empty one for anything else."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return dict_in(value)
 
 
 LONGEST = 600
@@ -302,16 +303,11 @@ def _told(raw: bytes) -> tuple[str, str]:
     except ValueError:
         text = raw[:LONGEST].decode("utf-8", "replace").strip()
         return ("" if text.startswith("<") else _plain(text)), ""
-    error: Any = (
-        cast("dict[str, Any]", body).get("error", cast("object", body))
-        if isinstance(body, dict)
-        else body
-    )
-    if not isinstance(error, dict):
+    error: Any = body.get("error", cast("object", body)) if is_dict(body) else body
+    if not is_dict(error):
         return _plain(str(error)), ""
-    fields = cast("dict[str, Any]", error)
-    code = " ".join(str(fields.get(name) or "") for name in ("code", "type"))
-    return _plain(str(fields.get("message") or "")), code
+    code = " ".join(str(error.get(name) or "") for name in ("code", "type"))
+    return _plain(str(error.get("message") or "")), code
 
 
 def _plain(text: str) -> str:

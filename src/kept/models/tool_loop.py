@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from kept.core.llm import (
     Message,
@@ -24,6 +23,7 @@ from kept.core.llm import (
 from kept.core.parsing import parse_json
 from kept.core.ports import Model, Scope, Tool
 from kept.core.rollout import Failure, TraceItem
+from kept.core.untyped import is_dict
 from kept.engine.user_code import ungrouped
 from kept.models.ask import ask
 from kept.models.structured_output import ANY, ReplyRules
@@ -151,8 +151,7 @@ class Agent:
             read = parse_json(call.arguments or "{}")
         except ValueError:
             read = None
-        if not isinstance(read, dict):
+        if not is_dict(read):
             return {}, ToolAnswer("the arguments are no JSON object", wrong=True)
-        given = cast("dict[str, object]", read)
-        answer = await tool.use(given, scope)
-        return answer if isinstance(answer, Failure) else (given, answer)
+        answer = await tool.use(read, scope)
+        return answer if isinstance(answer, Failure) else (read, answer)

@@ -14,6 +14,7 @@ from kept.core.artifact import is_safe_path
 from kept.core.llm import Message, ModelRequest
 from kept.core.ports import Model
 from kept.core.rollout import Failure
+from kept.core.untyped import dict_in, is_dict, is_list, list_in
 from kept.evaluators.tools.files import OUTPUT
 from kept.models.ask import ask
 from kept.models.structured_output import ReplyRules, Unfit, fit, problem_with
@@ -98,10 +99,10 @@ def _plan(found: Object) -> dict[str, Any]:
 
 
 def _subtask(row: object) -> object:
-    if not isinstance(row, dict):
+    if not is_dict(row):
         return row
     names = ("id", "description", "dependencies", "required_outputs")
-    body = _renamed(cast("Object", row), *names)
+    body = _renamed(row, *names)
     body["id"] = str(body["id"]) if isinstance(body.get("id"), int) else body.get("id")
     for name in ("success_criteria", "required_outputs", "dependencies"):
         body[name] = _texts(body.get(name))
@@ -124,12 +125,12 @@ def _delegate(found: Object) -> dict[str, Any]:
 
 
 def _delegation(row: object) -> object:
-    if not isinstance(row, dict):
+    if not is_dict(row):
         return row
     names = ("worker_id", "subtask_id", "instructions", "tools_allowed")
-    body = _renamed(cast("Object", row), *names)
+    body = _renamed(row, *names)
     contract = body.get("output_contract")
-    told: Object = cast("Object", contract) if isinstance(contract, dict) else {}
+    told: Object = dict_in(contract)
     body["required_fields"] = _texts(body.get("required_fields") or told.get("required_fields"))
     described = body.get("output_description") or told.get("description")
     body["output_description"] = str(described or "")
@@ -172,24 +173,19 @@ _NORMAL: Mapping[Kind, Callable[[Object], dict[str, Any]]] = {
 
 
 def _rows(value: object) -> list[object]:
-    if isinstance(value, dict):
+    if is_dict(value):
         # by their ids
-        rows = cast("dict[str, object]", value)
-        inner = rows.get("subtasks")
-        if isinstance(inner, list):
-            return cast("list[object]", inner)
-        return [
-            {"id": name, **cast("Object", one)}
-            for name, one in rows.items()
-            if isinstance(one, dict)
-        ]
-    return cast("list[object]", value) if isinstance(value, list) else []
+        inner = value.get("subtasks")
+        if is_list(inner):
+            return inner
+        return [{"id": name, **one} for name, one in value.items() if is_dict(one)]
+    return list_in(value)
 
 
 def _texts(value: object) -> list[str]:
     if isinstance(value, str):
         return [value] if value.strip() else []
-    found = cast("list[object]", value) if isinstance(value, list) else []
+    found = list_in(value)
     return [one if isinstance(one, str) else json.dumps(one) for one in found]
 
 
@@ -292,7 +288,7 @@ def decided(text: str, ground: Ground) -> Decided:
         raise BadDecision(f"it has no `decision`, which is one of {', '.join(SCHEMAS)}")
     # every field by its own name; the schema is checked below
     inner = found.get(kind)
-    body = {**found, **cast("Object", inner)} if isinstance(inner, dict) else found
+    body = {**found, **inner} if is_dict(inner) else found
     body = _NORMAL[kind](body)
     if problem := problem_with(body, SCHEMAS[kind]):
         raise BadDecision(f"the `{kind}` is not as it should be, {problem}")

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 
 from kept.core.ports import Clock, Model, Scope, Tool
 from kept.core.rollout import FREE, Failure, Usage
+from kept.core.untyped import dict_in, list_in
 from kept.evaluators.tools.files import SharedFiles, changes_between
 from kept.models.prompts import ARTIFACTS, RunPrompt, filled, prompt
 from kept.orchestrator.budget import PHASE_FAILED, PHASE_PARTIAL, Metered
@@ -143,7 +144,7 @@ def tool_name(name: str) -> str:
 
 
 def _row(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+    return dict_in(value)
 
 
 def _faults(row: Mapping[str, Any]) -> Iterator[str]:
@@ -160,7 +161,7 @@ def _faults(row: Mapping[str, Any]) -> Iterator[str]:
 
 def _need(row: Mapping[str, Any]) -> Need:
     given = row.get("assumptions")
-    assumed = cast("list[object]", given) if isinstance(given, list) else []
+    assumed = list_in(given)
     of = row.get("tool") or row.get("pattern_id") or row.get("archetype_id") or ""
     return Need(
         capability=str(row["capability"]).strip(),

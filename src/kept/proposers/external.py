@@ -21,14 +21,13 @@ from typing import cast
 
 from kept.core.artifact import Candidate, Heading, Region
 from kept.core.case import IMPLICIT_CASE, Case
-from kept.core.edit import Edit, Write, apply_edits
+from kept.core.edit import Edit, Write, apply_edits, edits_between
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, ClosedStep, Proposal, ProposerReply, Skip, strongest
 from kept.core.rollout import Failure, Rollout
 from kept.core.text import count
 from kept.models.prompts import filled, prompt
 from kept.proposers.prompt_items import facts_of
-from kept.proposers.text_units import edits_between
 from kept.sandbox.coding_agents.definition import Errand
 from kept.sandbox.coding_agents.run import Harness
 from kept.sandbox.command import Command, Exit

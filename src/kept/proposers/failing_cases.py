@@ -8,7 +8,7 @@ is lost and repeated later. Pure.
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from kept.core.case import Case
 from kept.core.llm import PASSED, Exchange, exchanges_of
@@ -16,6 +16,7 @@ from kept.core.objective import Objective
 from kept.core.proposal import Brief
 from kept.core.rollout import FREE, Failure, TraceItem
 from kept.core.score import Outcome
+from kept.core.untyped import is_dict
 from kept.proposers.prompt_items import Item, as_text
 
 NOTHING = 1e-9
@@ -93,10 +94,9 @@ def failing_items(rows: Sequence[Row], most: int, seed: int) -> list[Item]:
 def turns_of(case: Case) -> Sequence[Mapping[str, Any]]:
     """What a case says and expects, exchange by exchange."""
     data: Any = case.data
-    if not isinstance(data, dict):
+    if not is_dict(data):
         return ({"input": data},)
-    own = cast("dict[str, Any]", data)
-    return own.get("turns") or (own,)
+    return data.get("turns") or (data,)
 
 
 def _lines(row: Row) -> Iterator[str]:

@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from kept.core.artifact import Locator
-from kept.core.edit import Edit, Write, apply_edits, changed_lines, changed_paths
+from kept.core.edit import Edit, Write, apply_edits, changed_lines, changed_paths, edits_between
 from kept.core.near_misses import edits_without, kept_since, line_of
 from kept.core.ports import Scope
 from kept.core.proposal import MERGE, Brief, ClosedStep, Proposal, ProposerReply, Skip
-from kept.proposers.text_units import edits_between
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ The order is drawn anew for every step; what was tried on the incumbent is not t
 import random
 from dataclasses import dataclass
 
-from kept.core.edit import Edit, apply_edits
+from kept.core.edit import Edit, apply_edits, replace_at
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
-from kept.proposers.text_units import KINDS, Kind, replace_at, units
+from kept.proposers.text_units import KINDS, Kind, units
 
 SHOWN = 60
 """Characters of what is left out that `why` quotes."""

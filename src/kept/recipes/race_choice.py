@@ -3,16 +3,12 @@
 from dataclasses import replace
 from itertools import combinations
 from math import ceil
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kept.core.budget import END_PART, MOST_END, EndMoney, rollouts_within
 from kept.core.plan import Plan
-from kept.core.ports import Building, Gate
-from kept.core.schedules.bandit import Bandit
-from kept.core.schedules.coordinate import Coordinate
-from kept.core.schedules.epochs import Epochs
-from kept.core.schedules.refine import Refining
-from kept.core.schedules.round_robin import LEAST_PASSES, PaidByCall, Pooling, RoundRobin
+from kept.core.ports import Building, Gate, Racing
+from kept.core.schedules.round_robin import LEAST_PASSES, PaidByCall, Pooling
 from kept.core.state import MOST_BARS
 from kept.core.text import are
 from kept.errors import SetupError
@@ -22,7 +18,9 @@ from kept.gates.seed_rules import Strict
 from kept.proposers.merge import Merge
 from kept.proposers.variants import MEASURED, Variants
 from kept.recipes.gate_choice import gate_without_cases, paid_for_runs_alone, usual_call
-from kept.recipes.task.spec import RaceSpec
+
+if TYPE_CHECKING:
+    from kept.recipes.task.spec import RaceSpec
 
 MIN_RACE_CASES = 8
 """Deciding cases without which nothing could be proven for others."""
@@ -37,13 +35,11 @@ LAST_RACE = 14
 LAST_PART = 0.1
 """Share of a rollout budget that they may be at most."""
 
-_RACED = RoundRobin | Bandit | Coordinate | Epochs | Refining
-
 CLIMBING = 16
 """Deciding cases from which on a race by signs can tell what helps half of them, without noise."""
 
 
-def race_of(spec: RaceSpec) -> Race:
+def race_of(spec: "RaceSpec") -> Race:
     """The preset that a task names, with the figures that it sets itself."""
     race, said = PRESETS[spec.preset], dict(spec.said)
     screen = replace(race.screen, **said.pop("screen", {}))
@@ -98,7 +94,7 @@ def raced_ties(plan: Plan) -> None:
 def with_race(plan: Plan) -> Plan:
     """The plan, racing if its gate is the race; else as it was."""
     gate, schedule = plan.gate, plan.schedule
-    if not isinstance(gate, Race) or not isinstance(schedule, _RACED):
+    if not isinstance(gate, Race) or not isinstance(schedule, Racing):
         return plan
     gate = _with_final(_simplifying(_fitted(gate, plan), plan), plan)
     final = gate.final.among > 0
@@ -108,8 +104,7 @@ def with_race(plan: Plan) -> Plan:
             f"`{name}` is a proposer of the race itself", hint="give yours another name"
         )
     cases, limit = plan.cases, _limit(plan)
-    # a phase must know what came of each of its trials before the next: nothing waits in a pool
-    pools = bool(cases.train) and not isinstance(schedule, Coordinate | Epochs)
+    pools = bool(cases.train) and schedule.allows_pool
     late = None
     if limit is not None:
         last_race = min(2 * LAST_RACE * len(cases.holdout), int(limit * LAST_PART))

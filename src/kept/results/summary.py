@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 from kept.core.budget import Spend, StopReason
 from kept.core.event import Document, RunSettings, RunStarted
@@ -17,14 +17,24 @@ from kept.core.proposal import MERGE, ClosedStep, Proposal, Reply
 from kept.core.rollout import Purpose
 from kept.core.schedules.round_robin import OF_THE_RUN
 from kept.core.state import State
+from kept.core.text import count
 from kept.core.turns import NOTHING
-from kept.core.verdict import FOLLOWED, IDLE, UNMEASURED, VerdictCode, VerdictKind, word_for
-from kept.results.compare import Comparison, comparison_of
+from kept.core.verdict import (
+    FOLLOWED,
+    IDLE,
+    UNMEASURED,
+    Verdict,
+    VerdictCode,
+    VerdictKind,
+    word_for,
+)
 from kept.store.jsonl import decoded
 from kept.store.overview import journalled_spend
 from kept.store.reader import Run, Unmeasured, unmeasured
-from kept.store.run_index import claim_of, measured_on, values
 from kept.store.step_index import StepRow
+
+if TYPE_CHECKING:
+    from kept.results.compare import Comparison
 
 
 class Named(TypedDict):
@@ -333,7 +343,7 @@ class Summary:
     """Cases that failed for the seed and for every candidate."""
     lost: int = 0
     """Turns that an outage kept from their answer, and that have had none since."""
-    comparison: Comparison | None = None
+    comparison: "Comparison | None" = None
     """What came of it, where it is one."""
     turns: tuple[Turns, ...] = ()
     """Of each proposer, where there are several."""
@@ -434,9 +444,18 @@ def summary(run: Run) -> Summary:
         unmeasured=unmeasured(run, state),
         lost=len(state.lost),
         turns=turns_of(state),
-        comparison=comparison_of(state, reasons, run.folder),
+        comparison=_comparison(state, reasons, run.folder),
         spend=journalled_spend(run.folder, state),
     )
+
+
+def _comparison(state: State, reasons: Mapping[int, str], folder: Path) -> "Comparison | None":
+    if state.started is None or "compared" not in state.started.facts:
+        return None
+    # at use: few runs are comparisons
+    from kept.results.compare import comparison_of
+
+    return comparison_of(state, reasons, folder)
 
 
 def _leading(state: State) -> int | None:
@@ -506,3 +525,51 @@ def not_enforced(settings: RunSettings) -> tuple[str, ...]:
     """What the sandbox of a run did not enforce."""
     told = settings.spec.sandbox.get("not_enforced")
     return decoded(told or (), tuple[str, ...], "settings.spec.sandbox.not_enforced")
+
+
+def values(state: State) -> tuple[float | None, float | None]:
+    """The metric of seed and best on the test cases, else on others that both were measured on."""
+    first, second, _ = measured_values(state)
+    return first, second
+
+
+def measured_on(state: State) -> str:
+    """Cases that `values` are from, as in `12 test cases`; empty for a run without cases."""
+    sizes, purpose = state.settings.cases, measured_values(state)[2]
+    if not sizes or purpose is None or not state.settings.sampled:
+        return ""
+    known = state.evaluations.get(state.best, ())
+    cases = max((len(e.cases) for e in known if e.purpose == purpose), default=0)
+    split = {"test": "test", "screen": "train"}.get(purpose, "holdout")
+    if split == "holdout" and cases > sizes.get("holdout", 0):
+        split = "train and holdout"  # a final of variants, from which nobody learnt
+    return count(cases, f"{split} case") if cases else ""
+
+
+def measured_values(state: State) -> tuple[float | None, float | None, Purpose | None]:
+    """The values of seed and best, and what the rollouts they are from were for."""
+    objective = Objective(direction=state.settings.direction)
+    # where every rollout failed, the loss is the worst there is, and nothing was measured
+    losses: list[dict[Purpose, float | None]] = [
+        {e.purpose: e.loss for e in state.evaluations.get(id_, ()) if e.failed < e.asked}
+        for id_ in (state.seed, state.best)
+    ]
+    seed, best = losses
+    # draws of one purpose for both; those that nothing was selected by first
+    orders: tuple[Purpose, ...] = ("test", "promote", "decide", "screen", "measure")
+    both: list[Purpose] = [p for p in orders if p in seed and p in best]
+    # where a failure has no value there is no score, but what was proven has one all the same
+    scored = [p for p in both if seed[p] is not None and best[p] is not None]
+    common = scored or both or [*orders[2:]]
+    pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
+    found = [None if loss is None else objective.value(loss) for loss in pair]
+    if found == [None, None] and state.best == state.seed:
+        found = [state.settings.seed_value] * 2
+    return found[0], found[1], next((p for p in common if p in best), None)
+
+
+def claim_of(state: State) -> Verdict | None:
+    """The last claim, if it is about what is the best now."""
+    claims = (step for step in reversed(state.history) if step.verdict.code == "claim")
+    last = next(claims, None)
+    return last.verdict if last and last.candidate == state.best else None

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticKnownError
 
 from kept import settings
 from kept.core.llm import Effort
+from kept.core.untyped import is_dict
 from kept.models.providers import (
     REFERENCE,
     SCOPE,
@@ -54,8 +55,8 @@ def scope(value: str | None) -> str | None:
 
 def model_block(value: object) -> object:
     """A text stands for a block that says no more; a block without a model is of KEPT_MODEL."""
-    if isinstance(value, dict):
-        given, named = cast("dict[str, object]", value), settings.model()
+    if is_dict(value):
+        given, named = value, settings.model()
         nameless = not {"provider", "model"} & given.keys()
         return {**_block_of(named), **given} if named and nameless else given
     if not isinstance(value, str):

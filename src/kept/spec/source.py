@@ -6,8 +6,8 @@ Knows nothing of what the file should say.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
+from kept.core.untyped import is_dict, is_list, list_in
 from kept.errors import Problem, SetupError, SpecError
 from kept.models.providers import parse
 from kept.settings import without_login
@@ -190,7 +190,7 @@ def _loc_of(key: str, data: object) -> Loc | str:
 
 def _selected(items: object, part: Selector) -> int | str:
     """The item of a list that a selector means; else the problem."""
-    rows = cast("list[object]", items) if isinstance(items, list) else []
+    rows = list_in(items)
     values = [_below(row, part.field) for row in rows]
     hits = [at for at, value in enumerate(values) if str(value) == part.value]
     if len(hits) == 1:
@@ -203,11 +203,10 @@ def _selected(items: object, part: Selector) -> int | str:
 
 
 def _below(value: object, at: str | int) -> object:
-    if isinstance(value, dict):
-        return cast("dict[object, object]", value).get(at)
-    if isinstance(value, list) and isinstance(at, int):
-        items = cast("list[object]", value)
-        return items[at] if at < len(items) else None
+    if is_dict(value) and isinstance(at, str):
+        return value.get(at)
+    if is_list(value) and isinstance(at, int):
+        return value[at] if at < len(value) else None
     return None
 
 
@@ -243,25 +242,23 @@ def _lay_over(source: Source, override: str, before: str) -> None:
 def _put(data: object, loc: Loc, value: object) -> bool:
     """Set a value, making the mappings that lead to it; whether there was a place for it."""
     here, *rest = loc
-    if isinstance(data, list) and isinstance(here, int):
-        items = cast("list[object]", data)
-        if here >= len(items):
+    if is_list(data) and isinstance(here, int):
+        if here >= len(data):
             return False
         if not rest:
-            items[here] = value
+            data[here] = value
             return True
-        items[here] = _opened(items[here])
-        return _put(items[here], tuple(rest), value)
-    if not isinstance(data, dict):
+        data[here] = _opened(data[here])
+        return _put(data[here], tuple(rest), value)
+    if not is_dict(data):
         return False
-    mapping = cast("dict[str, object]", data)
     if not rest:
-        mapping[str(here)] = value
+        data[str(here)] = value
         return True
-    if mapping.get(str(here)) is None:
-        mapping[str(here)] = {}
-    mapping[str(here)] = _opened(mapping[str(here)])
-    return _put(mapping[str(here)], tuple(rest), value)
+    if data.get(str(here)) is None:
+        data[str(here)] = {}
+    data[str(here)] = _opened(data[str(here)])
+    return _put(data[str(here)], tuple(rest), value)
 
 
 def _opened(value: object) -> object:

@@ -1,14 +1,18 @@
 """Where runs live: `.kept/` of a project, found as git finds its own folder."""
 
 import hashlib
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
-from kept.errors import SetupError
+from kept.errors import JournalError, SetupError
 from kept.settings import kept_home
 from kept.store.candidate_files import make_folder, unwritable, write_private
+
+log = logging.getLogger("kept")
 
 
 class Home:
@@ -97,6 +101,11 @@ class Home:
         as_path = Path(name)
         if (as_path / "journal.jsonl").is_file():
             return as_path
+        for folder in (as_path, self.runs / name):
+            if _lost_journal(folder):
+                raise JournalError(
+                    f"{folder / 'journal.jsonl'} is missing", hint="restore the file from a copy"
+                )
         ids = sorted(folder.name for folder in self.folders())
         if name == "last" and ids:
             newest = [self.runs / id_ for id_ in reversed(ids)]
@@ -115,10 +124,16 @@ class Home:
         )
 
     def folders(self) -> list[Path]:
-        """Every run folder, oldest first."""
+        """Every run folder, oldest first; warns of one whose journal is missing."""
         if not self.runs.is_dir():
             return []
-        return sorted(f for f in self.runs.iterdir() if (f / "journal.jsonl").is_file())
+        found: list[Path] = []
+        for folder in sorted(self.runs.iterdir()):
+            if (folder / "journal.jsonl").is_file():
+                found.append(folder)
+            elif _lost_journal(folder):
+                _warn_of_lost_journal(folder)
+        return found
 
     def make(self) -> None:
         """Make the folder, which git is to leave alone."""
@@ -150,3 +165,15 @@ class _Loose(Home):
 
     def folders(self) -> list[Path]:
         return [self._folder]
+
+
+def _lost_journal(folder: Path) -> bool:
+    """True for a run without its journal, which is made before all other files of a run."""
+    return (folder / "rollouts.jsonl").is_file() and not (folder / "journal.jsonl").exists()
+
+
+@cache
+def _warn_of_lost_journal(folder: Path) -> None:
+    """Warn once that a run is left out."""
+    text = "%s is missing: restore the file from a copy; the run is left out"
+    log.warning(text, folder / "journal.jsonl")

@@ -151,7 +151,7 @@ def _cannot(what: str, path: Path, error: OSError) -> JournalError:
 log = logging.getLogger("kept")
 
 LARGEST = 64 << 20
-"""Bytes of a rollout file that is searched for the number of a line."""
+"""Bytes of a rollout file that are searched for a line."""
 
 
 _HINT = (
@@ -373,32 +373,64 @@ def stored_lines(
     with path.open("rb") as file:
         at = start if _stands_at(file, start) else 0
         file.seek(at)
-        known = at  # where the lines so far ended when they were written
-        due: int | None = at  # where the next line was written; None behind a damaged one
+        walk = _Walk(at)
+        earlier: StoredLine | None = None  # damaged, begins before the range and may reach into it
+        for one, written, missing in walk.lines(file):
+            if missing and written > start and (end is None or written - missing < end):
+                yield StoredLine(one.at, b"", f"{missing} bytes are missing before it")
+            if not one.problem:
+                if earlier is not None and written > start:
+                    yield earlier
+                earlier = None
+            if end is not None and written >= end:
+                return
+            if written >= start:
+                yield one
+            elif one.problem:
+                earlier = one
+    last = _required_end(path, start, least) if end is None else end
+    if walk.due is not None and walk.due < last:
+        missing = last - walk.due
+        yield StoredLine(walk.at, b"", f"the file ends here, and {missing} bytes are missing")
+    elif earlier is not None and walk.known != last:
+        yield earlier
+
+
+class _Walk:
+    """A walk over the lines of the rollout file, and where they were written."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        """Where the next line stands."""
+        self.known = at
+        """Where the lines so far ended when they were written."""
+        self.due: int | None = at
+        """Where the next line was written; None behind a damaged one."""
+
+    def lines(self, file: BinaryIO) -> Iterator[tuple[StoredLine, int, int]]:
+        """Lines that are not blank, where each was written, and how many bytes are missing before.
+
+        A damaged line is said to have been written where the lines before it ended.
+        """
         for line in file:
             if not line.endswith(b"\n"):
-                break
-            written, problem = known, ""
+                return
+            written, missing, problem = self.known, 0, ""
             try:
                 written = codec.unseal(line)
             except ValueError as error:
                 problem = str(error)
             blank = bool(problem) and line.isspace()
-            if not problem and due is not None and written > due:
-                if written > start and (end is None or due < end):
-                    yield StoredLine(at, b"", f"{written - due} bytes are missing before it")
-            elif not problem and written < known:
+            if not problem and self.due is not None and written > self.due:
+                missing = written - self.due
+            elif not problem and written < self.known:
                 problem = f"it was written at byte {written}, before the line above it"
-            if end is not None and written >= end:
-                return
-            if written >= start and not blank:
-                yield StoredLine(at, line, problem)
-            at += len(line)
-            known = max(known, written + len(line))
-            due = None if problem and not blank else known
-    last = _required_end(path, start, least) if end is None else end
-    if due is not None and due < last:
-        yield StoredLine(at, b"", f"the file ends here, and {last - due} bytes are missing")
+            one = StoredLine(self.at, line, problem)
+            self.at += len(line)
+            self.known = max(self.known, written + len(line))
+            self.due = None if problem and not blank else self.known
+            if not blank:
+                yield one, written, missing
 
 
 def _required_end(path: Path, start: int, least: int | None) -> int:

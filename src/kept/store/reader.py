@@ -43,9 +43,17 @@ class Run:
     """A run as its folder tells it."""
 
     def __init__(
-        self, folder: Path, glance: Glance | None = None, *, resuming: bool = False
+        self,
+        folder: Path,
+        glance: Glance | None = None,
+        *,
+        resuming: bool = False,
+        state: State | None = None,
     ) -> None:
-        """With `resuming`, files that were cut are read as far as they go."""
+        """With `resuming`, files that were cut are read as far as they go.
+
+        A `state` that the journal was folded to before spares doing so again.
+        """
         spine = folder / "journal.jsonl"
         if not spine.is_file():
             raise JournalError(f"{folder} is not a run: it has no journal.jsonl")
@@ -53,6 +61,8 @@ class Run:
         self._pack = Pack(folder, writable=False)
         self._glance = glance
         self._resuming = resuming
+        if state is not None:
+            self.state = state
 
     @cached_property
     def events(self) -> list[Event]:

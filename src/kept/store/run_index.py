@@ -11,13 +11,8 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from zlib import crc32
 
-from kept.core.objective import Objective
 from kept.core.plan import AGENT_RUN, ITERATIONS, REFINE
-from kept.core.rollout import Purpose
 from kept.core.schedules.refine import attempts, reruns, run_folder
-from kept.core.state import State
-from kept.core.text import count
-from kept.core.verdict import Verdict
 from kept.errors import JournalError
 from kept.store.candidate_files import make_private
 from kept.store.home import Home
@@ -259,54 +254,6 @@ def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
 
 _INNER_RUNS: Mapping[str, Callable[[Path, RunRow], list[RunRow]]] = {REFINE: iterations_of}
 """Lists the runs inside a run, by recipe."""
-
-
-def values(state: State) -> tuple[float | None, float | None]:
-    """The metric of seed and best on the test cases, else on others that both were measured on."""
-    first, second, _ = measured_values(state)
-    return first, second
-
-
-def measured_on(state: State) -> str:
-    """Cases that `values` are from, as in `12 test cases`; empty for a run without cases."""
-    sizes, purpose = state.settings.cases, measured_values(state)[2]
-    if not sizes or purpose is None or not state.settings.sampled:
-        return ""
-    known = state.evaluations.get(state.best, ())
-    cases = max((len(e.cases) for e in known if e.purpose == purpose), default=0)
-    split = {"test": "test", "screen": "train"}.get(purpose, "holdout")
-    if split == "holdout" and cases > sizes.get("holdout", 0):
-        split = "train and holdout"  # a final of variants, from which nobody learnt
-    return count(cases, f"{split} case") if cases else ""
-
-
-def measured_values(state: State) -> tuple[float | None, float | None, Purpose | None]:
-    """The values of seed and best, and what the rollouts they are from were for."""
-    objective = Objective(direction=state.settings.direction)
-    # where every rollout failed, the loss is the worst there is, and nothing was measured
-    losses: list[dict[Purpose, float | None]] = [
-        {e.purpose: e.loss for e in state.evaluations.get(id_, ()) if e.failed < e.asked}
-        for id_ in (state.seed, state.best)
-    ]
-    seed, best = losses
-    # draws of one purpose for both; those that nothing was selected by first
-    orders: tuple[Purpose, ...] = ("test", "promote", "decide", "screen", "measure")
-    both: list[Purpose] = [p for p in orders if p in seed and p in best]
-    # where a failure has no value there is no score, but what was proven has one all the same
-    scored = [p for p in both if seed[p] is not None and best[p] is not None]
-    common = scored or both or [*orders[2:]]
-    pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
-    found = [None if loss is None else objective.value(loss) for loss in pair]
-    if found == [None, None] and state.best == state.seed:
-        found = [state.settings.seed_value] * 2
-    return found[0], found[1], next((p for p in common if p in best), None)
-
-
-def claim_of(state: State) -> Verdict | None:
-    """The last claim, if it is about what is the best now."""
-    claims = (step for step in reversed(state.history) if step.verdict.code == "claim")
-    last = next(claims, None)
-    return last.verdict if last and last.candidate == state.best else None
 
 
 def _glance(folder: Path) -> Glance:

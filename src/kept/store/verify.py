@@ -17,6 +17,7 @@ from kept.store.export_digests import changed_exports
 from kept.store.home import Home
 from kept.store.jsonl import (
     INDEX,
+    LARGEST,
     Appender,
     StoredLine,
     check_whole,
@@ -35,6 +36,7 @@ Severity = Literal["ok", "warning", "problem"]
 
 COPY = "restore the file from a copy"
 REPAIR = f"{COPY}; or `kept doctor RUN --repair`, then `kept resume RUN`"
+MOVED_ASIDE = "`kept resume RUN` moves it aside"
 REBUILT = "nothing to do: it is not used, and `kept resume` writes it again"
 
 
@@ -166,9 +168,7 @@ def _fold_damage(folder: Path, events: list[Event], end: int, torn: bytes) -> It
         yield Damage(f"{path.name}:1", "problem", "the file is empty", COPY)
     if torn and holder(folder) is None:
         what = f"an unfinished line of {len(torn)} bytes at the end, as a crash leaves it"
-        yield Damage(
-            f"{path.name}:{len(events) + 1}", "warning", what, "`kept resume RUN` moves it aside"
-        )
+        yield Damage(f"{path.name}:{len(events) + 1}", "warning", what, MOVED_ASIDE)
 
 
 class _Steps:
@@ -231,10 +231,24 @@ def _rollouts(folder: Path, steps: _Steps) -> Iterator[Damage]:
             remedy = REPAIR if whose != "of no closed step" else "`kept resume RUN` asks again"
             place = f"{path.name}:{line_number(path, one.at)}"
             yield Damage(place, "problem", f"{what} ({whose})", remedy)
+    torn = _unfinished_line(path) if holder(folder) is None else 0
+    if torn:
+        what = f"an unfinished line of {torn} bytes at the end, as a crash leaves it"
+        place = f"{path.name}:{line_number(path, path.stat().st_size)}"
+        yield Damage(place, "warning", what, MOVED_ASIDE)
     if later > max(steps.opened, 0) and holder(folder) is None:
         what = f"the end is missing: {path.name} has rollouts of step {later}"
         remedy = "`kept resume RUN` does those steps again, with the rollouts that are there"
         yield Damage("journal.jsonl", "warning", what, remedy)
+
+
+def _unfinished_line(path: Path) -> int:
+    """Bytes behind the last newline of a file."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LARGEST))
+        return len(file.read().rpartition(b"\n")[2])
 
 
 def _blank_rollouts(folder: Path) -> list[str]:

@@ -24,7 +24,7 @@ from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem, Usage
 from kept.core.schedules.round_robin import RoundRobin
 from kept.core.state import State, advance
 from kept.engine.loop import Loop
-from kept.evaluators.scorers.composite import RecordedScorer
+from kept.evaluators.runners.function import RecordedScorer
 from kept.gates.seed_rules import Strict
 from kept.store.reader import fold_run
 from kept.testing.fakes import FakeClock

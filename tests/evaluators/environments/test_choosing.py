@@ -14,6 +14,7 @@ CHOSEN = [
     ("(C) a boat", "C"), ("40°", "A"), ("60 degrees", "B"), ("A boat.", "C"),
     ("none of  these", "D"),
     ("Option D", "D"), ("The answer is C", "C"), ("choice: a boat", "C"), ("`B`", "B"),
+    ("The answer is:\nC", "C"), ("answer is : a  boat", "C"), ("the option\n B", "B"),
     # the article is no label, nor is a letter of no choice, nor two letters
     ("A bigger boat", ""), ("E", ""), ("E. none", ""), ("A and B", ""), ("AB", ""), ("", ""),
     ("40", ""), ("Because", ""), ("B60", ""), ("dog", ""),

@@ -233,6 +233,11 @@ UNCHECKED: list[tuple[list[str], list[Any], str]] = [
         [{"relation": "at least", "num_words": "many"}],
         "`num_words` of `length_constraints:number_words` is `many`",
     ),
+    (
+        ["keywords:existence"],
+        [{"keywords": ["rain", 7]}],
+        "`keywords` of `keywords:existence` is `['rain', 7]`",
+    ),
 ]
 
 

@@ -230,6 +230,7 @@ ANSWERS = [
     ("Answer: two cats", "two cats"), ("ANSWER : B", "B"), ("Answer: A\nAnswer: B", "B"),
     ("The answer is B\nAnswer: A", "B"), ("two cats", "two cats"),
     ("three\nlines of\ntext", "three\nlines of\ntext"),
+    ("The answer is:\nB", "The answer is:\nB"),
 ]  # fmt: skip
 
 

@@ -73,6 +73,25 @@ def test_a_row_of_csv_begins_where_it_begins(tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize("sign", ["\u2028", "\x0b", "\x0c", "\x1c", "\x85"])
+def test_only_line_ends_part_the_rows_of_csv(tmp_path: Path, sign: str):
+    path = tmp_path / "a.csv"
+    path.write_text(f'q,a\none{sign}two,1\n"three{sign}\nfour",2\nfive,3\n', encoding="utf-8")
+    assert [(row.data["q"], row.line) for row in rows_in(path)] == [
+        (f"one{sign}two", 2),
+        (f"three{sign}\nfour", 3),
+        ("five", 5),
+    ]
+
+
+def test_all_rows_of_csv_with_wrong_columns_are_told_at_once(tmp_path: Path):
+    path = tmp_path / "a.csv"
+    path.write_text("q,a\n\none\n\n\ntwo,2\nthree,3,3\n")
+    with pytest.raises(SpecError) as error:
+        list(rows_in(path))
+    assert [problem.where for problem in error.value.problems] == [f"{path}:3", f"{path}:7"]
+
+
 def test_all_files_of_a_folder_are_read_by_name(tmp_path: Path):
     (tmp_path / "b.json").write_text('[{"n": 2}]')
     (tmp_path / "a.jsonl").write_text('{"n": 1}')

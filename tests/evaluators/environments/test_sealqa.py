@@ -1,6 +1,7 @@
 """SealQA: its rows, the further reply with pages, its judge, and equality by hand."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
-from kept.core.llm import ModelRequest
+from kept.core.llm import ModelRequest, ToolAnswer
 from kept.core.rollout import Failure, Job, Rollout
 from kept.engine.replay import JournalScope
 from kept.errors import SpecError
@@ -18,6 +19,7 @@ from kept.evaluators.environments.base import EnvSettings, Graded, JudgeQuestion
 from kept.evaluators.environments.chat_student import ChatRunner
 from kept.evaluators.environments.datasets import part, values
 from kept.evaluators.environments.sealqa import MOST_CHARS, SealQa, contained, normal, verdict
+from kept.evaluators.tools import web_pages
 from kept.evaluators.tools.web_pages import Pages, page_text
 from kept.models.scripted import Line, ScriptedModel
 from kept.testing import EnvironmentSuite, MemoryJournal
@@ -259,6 +261,58 @@ def test_a_network_that_does_not_answer_is_no_wrong_answer(tmp_path: Path):
     (one,) = SealQa().read(write_rows(tmp_path / "rows.csv", [row]))
     rollout, _ = rolled(SealQa(network=True), one.case, ["Hm.", "more"])
     assert isinstance(rollout, Failure) and rollout.blame == "infrastructure"
+
+
+BROKEN = [
+    # what a server sends, and if it is a failure of the network
+    (b"no status\r\n\r\n", True),
+    (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n", True),
+    (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/html\r\n\r\nzz\r\n",
+        True,
+    ),
+    (b"HTTP/1.1 302 F\r\nLocation: file:///etc/passwd\r\n\r\n", False),
+    (b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n\r\nxx", False),
+]
+
+
+@pytest.mark.parametrize(("sent", "is_network"), BROKEN)
+def test_a_server_that_does_not_speak_http_raises_nothing(sent: bytes, is_network: bool):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(sent)
+
+        Thread(target=serve, daemon=True).start()
+        found = web_pages._fetched(f"http://127.0.0.1:{server.getsockname()[1]}/a")
+    if is_network:
+        assert isinstance(found, Failure) and found.blame == "infrastructure"
+    else:
+        assert isinstance(found, ToolAnswer) and found.wrong
+
+
+@pytest.mark.parametrize("url", ["http://[::1/", "http://a b/", "http://a:x/", "ftp://a/", "x"])
+def test_what_is_no_address_is_left_out(url: str):
+    found = web_pages._fetched(url)
+    assert isinstance(found, ToolAnswer) and found.text == f"{url} is no address of a web page"
+
+
+@pytest.mark.slow
+def test_a_hostile_page_is_left_out_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Markup that is never closed takes the parser the square of its size: hours for 4 MB."""
+    monkeypatch.setattr(web_pages, "PARSE_SECONDS", 1.0)
+    write_split(tmp_path)
+    (tmp_path / "pages" / "towns.example" / "wiki" / "Town_0.html").write_text(
+        "<html>" + "<a " * 1_000_000
+    )
+    env, case = SealQa(pages_dir=tmp_path / "pages"), case_of(tmp_path)
+    rollout, model = rolled(env, case, ["Hm.", "more"])
+    assert isinstance(rollout, Rollout) and len(model.requests) == 1
+    told = "This page cannot be read: reading it takes more than 1 seconds"
+    assert dict(env.pose(case).files) == {"pages/01.txt": told.encode()}
 
 
 @pytest.mark.parametrize(("letter", "hard"), [("A", 1.0), ("B", 0.0), ("C", 0.0)])

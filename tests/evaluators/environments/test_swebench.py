@@ -155,14 +155,39 @@ def test_a_package_that_cannot_be_installed_is_left_out(home: Path):
     case = replace(case, setup=replace(case.setup, packages=more))
     found = built(case, Sources(home / "repos", home / "wheels"))
     assert isinstance(found, Testbed) and found.lacking == ("no-such-package==1.0",)
-    none = built(case, Sources(home / "repos"))
     # what was built is there for all
-    assert isinstance(none, Testbed)
+    again = built(case, Sources(home / "nowhere", home / "wheels"))
+    assert isinstance(again, Testbed) and again.folder == found.folder
     case = replace(case, setup=replace(case.setup, packages=("no-such-package==1.0",)))
     failure = built(case, Sources(home / "repos"))
     assert isinstance(failure, Failure) and failure.blame == "infrastructure"
     assert failure.message.startswith("none of its packages can be installed")
     assert "hint: set `env.network: true`, or name a folder of wheels" in failure.message
+
+
+def test_packages_are_looked_for_again_where_they_may_come_from_elsewhere(
+    home: Path, tmp_path: Path
+):
+    case = replace(instance(home, TEXTKIT), version="8")
+    wheels = make_wheels(tmp_path / "wheels", *PYTEST[:-1])
+    sources = Sources(home / "repos", wheels)
+    found = built(case, sources)
+    assert isinstance(found, Testbed) and len(found.lacking) == 1
+    make_wheels(wheels, PYTEST[-1])
+    whole = built(case, sources)
+    assert isinstance(whole, Testbed) and not whole.lacking
+    assert built(case, sources) == whole
+
+
+def test_tests_that_took_too_long_are_looked_at_again(home: Path):
+    items = [one for one in items_of(home) if one.case.id == LEDGER.id]
+    data: Any = items[0].case.data
+    slow = {**data, "setup": {**data["setup"], "test_cmd": "sleep 2; python -m unittest -v tests"}}
+    items = [items[0]._replace(case=replace(items[0].case, data=slow))]
+    with pytest.raises(SpecError, match="the tests did not end within 1 second"):
+        env_of(home, test_timeout=1).defects(items)
+    with pytest.raises(SpecError, match="FAIL_TO_PASS 0 of 1"):
+        env_of(home, test_timeout=60).defects(items)
 
 
 def test_a_repository_is_cloned_only_where_the_config_opens_the_network(home: Path, tmp_path: Path):

@@ -438,6 +438,8 @@ def faults(**said: Any) -> list[str]:
         ({"type": "is-json", "value": {"type": "nope"}}, "value: is no JSON schema"),
         ({"type": "is-json", "value": "x"}, "value: the text `x`, where a JSON schema was"),
         ({"type": "python", "value": "len("}, "value: is not Python"),
+        ({"type": "python", "value": "-" * 50_000 + "1"}, "value: is not Python: its expressions"),
+        ({"type": "python", "value": "x" + "()" * 9_000}, "value: is not Python: its expressions"),
         ({"type": "python", "value": "file://no.py"}, "value: cannot read `no.py`"),
         ({"type": "latency"}, "threshold: missing: `latency` is compared with it"),
         ({"type": "latency", "threshold": 1, "value": 2}, "value: takes no value"),

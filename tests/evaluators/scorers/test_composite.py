@@ -7,7 +7,8 @@ from kept.core.case import Case
 from kept.core.ports import Scope, Scorer
 from kept.core.rollout import FREE, Failure, Job, Rollout, Usage
 from kept.core.score import Finding, Score
-from kept.evaluators.scorers.composite import CompositeScorer, Part, RecordedScorer
+from kept.evaluators.runners.function import RecordedScorer
+from kept.evaluators.scorers.composite import CompositeScorer, Part
 from kept.testing import ScorerSuite
 from tests.evaluators.scorers.scoring import score
 

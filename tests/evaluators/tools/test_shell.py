@@ -1,6 +1,7 @@
 """A shell in a workspace that lives as long as an episode; real commands in the sandbox."""
 
 import asyncio
+import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +13,7 @@ from kept.core.llm import ToolAnswer
 from kept.core.rollout import Failure, Job
 from kept.engine.replay import JournalScope
 from kept.evaluators.tools import shell as module
-from kept.evaluators.tools.shell import EpisodeWorkspace, ShellSettings, ShellTool
+from kept.evaluators.tools.shell import Changes, EpisodeWorkspace, ShellSettings, ShellTool
 from kept.sandbox.workspace import Scratch
 from kept.testing import MemoryJournal
 
@@ -84,6 +85,51 @@ def test_a_resume_makes_the_changes_again_and_runs_nothing():
     assert told == first
     assert set(files) == {"kept.txt", "now"} and files["kept.txt"] == b"given\nmore\n"
     assert files["now"].decode().strip() in first[1]
+
+
+KINDS = (
+    "echo ran > run.sh; chmod 755 run.sh; mkdir -p deep/er; ln -s run.sh link; ln -s deep to",
+    "ln -s /etc out; echo file > turns; chmod 600 kept.txt; mkfifo pipe",
+    "rm out turns; mkdir out turns; ln -s /nowhere out/passwd; touch turns/in; chmod 555 turns",
+    "rm -r deep to; mkdir to; echo x > deep",
+)
+
+
+def test_a_resume_has_the_modes_links_and_folders_that_were_left():
+    journal = MemoryJournal()
+
+    async def work(workspace: EpisodeWorkspace) -> tuple[list[str], dict[str, object]]:
+        told = await use(workspace, journal, *KINDS)
+        found: dict[str, object] = {}
+        for path in sorted(workspace.folder.rglob("*")):
+            mode = path.lstat().st_mode
+            target = str(path.readlink()) if path.is_symlink() else ""
+            content = path.read_bytes() if path.is_file() and not target else b""
+            if not stat.S_ISFIFO(mode):
+                place = path.relative_to(workspace.folder).as_posix()
+                found[place] = (0 if target else mode, target, content)
+        return told, found
+
+    first = within({"kept.txt": b"given\n"}, work)
+    assert stat.S_IMODE(first[1]["run.sh"][0]) == 0o755 and first[1]["link"][1] == "run.sh"  # type: ignore[index]
+    assert {"out/passwd", "turns/in", "to", "deep"} <= first[1].keys() and "deep/er" not in first[1]
+    assert within({"kept.txt": b"given\n"}, work) == first
+
+
+def test_a_resume_removes_nothing_behind_a_link(tmp_path: Path):
+    """What a link names may be there outside of the walls."""
+    (tmp_path / "mine").write_text("mine")
+
+    async def work(workspace: EpisodeWorkspace) -> None:
+        workspace.apply(Changes({"out": str(tmp_path).encode()}, {"out": stat.S_IFLNK | 0o777}))
+        folders = {"out": stat.S_IFDIR | 0o755, "out/mine": stat.S_IFDIR | 0o755}
+        workspace.apply(Changes(dict.fromkeys(reversed(folders), b""), folders))
+        workspace.apply(Changes({"out": str(tmp_path).encode()}, {"out": stat.S_IFLNK | 0o777}))
+        workspace.apply(Changes({"out/mine": None, "out": None}))
+        assert not any(workspace.folder.iterdir())
+
+    within({}, work)
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 def test_a_command_sees_neither_the_network_nor_what_is_hidden():

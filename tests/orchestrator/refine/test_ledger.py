@@ -70,6 +70,17 @@ def test_a_defect_that_a_critic_puts_in_other_words_is_still_open(tmp_path: Path
     assert not any("growth" in one or "ources" in one for one in broke)
 
 
+def test_refusals_by_critics_of_one_run_are_one_finding(tmp_path: Path):
+    """Each names the defects, and the worker: the same defects were counted once more for each."""
+    it = world(tmp_path, Attempted(0.5, "# One\n", defects=("broken table",)), iterations=1)
+    it.start()
+    told = _session(it)["findings"]
+    new = [row["finding"] for row in told if row["iterations"][0]["fate"] == "new"]
+    assert new == ["broken table (report.md)"], "the seed was refused by critics as well"
+    refused = [row for row in told if "refused by critique" in row["finding"]]
+    assert [row["iterations"][0]["fate"] for row in refused] == ["still open"]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [

@@ -10,11 +10,11 @@ from kept.core.plan import Plan
 from kept.errors import SetupError, SpecError
 from kept.recipes.agent_config.compile import compile_agent
 from kept.recipes.evaluate.request import Wanted
+from kept.results.cases import Sweep, sweep_of
 from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing.server import Fault, ModelServer, Seen
-from kept.ui.report.eval_results import Sweep, sweep_of
 from tests.recipes.agent_config.world import answer, write_agent
 from tests.recipes.cutting import check_every_cut
 from tests.sampling import some_or_all

@@ -11,8 +11,8 @@ from kept.core.llm import ModelReply, ToolCall
 from kept.errors import SpecError
 from kept.recipes.agent_config.compile import compile_agent
 from kept.recipes.evaluate.request import Wanted
+from kept.results.cases import Sweep
 from kept.testing.server import ModelServer, Seen
-from kept.ui.report.eval_results import Sweep
 from tests.recipes.agent_config.spec.agents import write
 from tests.recipes.agent_config.test_agent import measured, plan_of
 from tests.ui.cli.tasks import kept

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from kept.core.llm import ModelReply, ToolCall
+from kept.results.cases import Sweep
 from kept.testing.server import Fault, ModelServer, Seen
 from kept.ui.report.eval_report import document, exit_code
-from kept.ui.report.eval_results import Sweep
 from tests.recipes.agent_config.spec.agents import write
 from tests.recipes.agent_config.test_agent import measured, plan_of
 from tests.ui.cli.tasks import kept

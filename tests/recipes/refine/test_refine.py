@@ -17,12 +17,12 @@ from kept.orchestrator.run_folder.write import Layout, write_run
 from kept.orchestrator.toolkit import own_prompts
 from kept.recipes.refine.compile import compile_refine
 from kept.recipes.refine.request import Refinement
+from kept.results.diffs import step_diff
 from kept.results.summary import summary
 from kept.run import check_drift, inputs_of
 from kept.sandbox.capabilities import abilities
 from kept.store.overview import Glance
 from kept.store.reader import Run
-from kept.ui.report.diffs import step_diff
 from kept.ui.report.format import verdict_counts
 from tests.orchestrator.play import use, write
 from tests.orchestrator.rundir.made import RUN, perfect_run, real_run, synthetic_run

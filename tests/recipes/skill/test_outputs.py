@@ -11,11 +11,11 @@ from kept.core.artifact import Candidate
 from kept.core.ports import Gate
 from kept.recipes.skill import outputs as views
 from kept.recipes.skill.spec import SECTIONS
+from kept.results.steps import case_rollouts, some_cases
 from kept.store.journal import RunJournal
 from kept.store.reader import Run
 from kept.testing import AcceptAll
 from kept.testing.server import Seen
-from kept.ui.report.step import case_rollouts, some_cases
 from tests.recipes.skill import world
 from tests.recipes.skill.test_key_effects import AWARE, ENDS, Ran, ran, said
 

@@ -8,7 +8,9 @@ from kept.errors import SetupError
 from kept.evaluators.environments.alfworld import AlfWorld
 from kept.evaluators.environments.chat_student import ChatRunner
 from kept.evaluators.environments.coding_agent_student import WorkspaceRunner
+from kept.evaluators.environments.officeqa import OfficeQa
 from kept.evaluators.environments.qa import SearchQa
+from kept.evaluators.environments.spreadsheetbench.environment import SpreadsheetBench
 from kept.evaluators.environments.swebench.environment import SweBench
 from kept.recipes.skill.environment import student_config, student_of
 from kept.recipes.skill.read import SkillSpec
@@ -84,6 +86,31 @@ def test_full_auto_puts_walls_round_codex(tmp_path: Path, programs: Path):
     assert isinstance(runner, WorkspaceRunner)
     view = runner._harness.command.view
     assert view is not None and view.walls
+
+
+def test_data_in_another_folder_is_hidden_from_an_agent(tmp_path: Path, programs: Path):
+    """Its walls show it the rest of the machine, and answers lie in the data."""
+    if not abilities().walls:
+        pytest.skip("there are no walls")
+    names = ("here", "rows", "books", "split", "one", "two")
+    here, rows, books, split, one, two = (tmp_path / name for name in names)
+    for folder in (here, rows, books, split, one, two):
+        folder.mkdir()
+    more = (*CODEX, f"env.data_path={rows}", f"env.split_dir={split}")
+    spec = spec_of(here, *more)
+    envs = (SpreadsheetBench(data_root=books), OfficeQa(data_dirs=(one, two, tmp_path / "none")))
+    for env, places in zip(envs, ((books,), (one, two)), strict=True):
+        runner = student_of(spec, env)
+        assert isinstance(runner, WorkspaceRunner)
+        view = runner._harness.command.view
+        assert view is not None and {here, rows, split, *places} <= set(view.hidden)
+        assert not any(programs.is_relative_to(path) for path in view.hidden)
+    # a folder with the program in it stays, and what it has of data is hidden all the same
+    spec = spec_of(tmp_path, *more)
+    runner = student_of(spec, SpreadsheetBench(data_root=books))
+    assert isinstance(runner, WorkspaceRunner)
+    view = runner._harness.command.view
+    assert view is not None and tmp_path not in view.hidden and {rows, books} <= set(view.hidden)
 
 
 def test_how_long_codex_thinks_is_its_own_setting(tmp_path: Path):

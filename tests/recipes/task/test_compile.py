@@ -18,10 +18,10 @@ from kept.gates.repeats import Repeats
 from kept.gates.seed_rules import Strict
 from kept.proposers.variants import Variants
 from kept.recipes.task.compile import compile_task
+from kept.results.summary import values
 from kept.run import inputs_of, resume, start
 from kept.store.home import Home
 from kept.store.reader import Run
-from kept.store.run_index import values
 from tests.recipes.task.tasks import TASK, write_task
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -17,13 +17,13 @@ from kept.core.ports import Gate
 from kept.errors import SpecError
 from kept.proposers.llm import ModelProposer
 from kept.recipes.task.compile import compile_task
+from kept.results.steps import step_detail
 from kept.run import inputs_of, start
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.testing import AcceptAll, Pool, RejectAll
 from kept.testing.server import ModelServer, Seen
 from kept.ui.cli._render import step_text
-from kept.ui.report.step import step_detail
 from tests.recipes.cutting import check_every_cut
 from tests.sampling import some_or_all
 from tests.ui.cli.tasks import kept

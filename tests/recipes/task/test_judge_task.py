@@ -12,6 +12,7 @@ from kept.core.plan import Plan
 from kept.errors import SpecError
 from kept.evaluators.scorers.judge import JudgeScorer
 from kept.recipes.task.compile import compile_task
+from kept.results.steps import step_detail
 from kept.results.summary import summary
 from kept.run import inputs_of, start
 from kept.store.home import Home
@@ -20,7 +21,6 @@ from kept.testing.server import ModelServer, Seen
 from kept.ui.cli._render import step_text
 from kept.ui.report.json import as_json
 from kept.ui.report.markdown import markdown
-from kept.ui.report.step import step_detail
 from tests.recipes.cutting import check_every_cut
 from tests.recipes.telling import problems, write_cases
 from tests.sampling import some_or_all

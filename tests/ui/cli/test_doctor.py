@@ -228,6 +228,28 @@ def test_a_changed_export_is_found_and_a_resume_writes_it_again(here: Path):
 
 
 @pytest.mark.slow
+def test_an_unfinished_line_of_the_rollouts_is_found_and_a_resume_moves_it_aside(run: Path):
+    path = run / "rollouts.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"crc":"1')
+    assert warned() == {f"rollouts.jsonl:{whole.count(10) + 1}"}
+    assert kept("resume", "last").code == 0
+    assert warned() == set()
+    assert (run / "rollouts.jsonl.torn").read_bytes() == b'{"crc":"1\n'
+
+
+@pytest.mark.slow
+def test_a_run_whose_journal_is_gone_is_named(run: Path, caplog: pytest.LogCaptureFixture):
+    (run / "journal.jsonl").unlink()
+    place = f"{run / 'journal.jsonl'} is missing"
+    kept("runs")
+    assert place in caplog.text
+    for words in (("doctor", run.name), ("show", run.name), ("resume", run.name)):
+        called = kept(*words)
+        assert called.code == 2 and place in called.stderr, words
+
+
+@pytest.mark.slow
 def test_damage_to_the_list_of_exports_is_found(here: Path):
     write_task_with_exports(here)
     run = Path(kept("optimize", "task.yaml", "--json").json["folder"])

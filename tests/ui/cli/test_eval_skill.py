@@ -63,6 +63,20 @@ def test_a_skill_that_is_not_there_is_reported_as_the_flag(here: Path, server: M
     assert "skill_init" not in called.stderr
 
 
+@pytest.mark.parametrize("command", ["eval", "train"])
+def test_any_flag_with_a_wrong_value_is_reported_as_it_was_typed(
+    here: Path, server: ModelServer, command: str
+):
+    config = world.write_searchqa(here, server.v1)[1:3]
+    flags = ("--batch-size", "x", "--exports=ful")
+    called = kept(command, *config, *flags)
+    assert called.code == 2
+    wrong = "error: --batch-size x: the text `x`, where a whole number was expected"
+    assert wrong in called.stderr
+    assert "error: --exports ful: the text `ful`, where `brief` or `full` was" in called.stderr
+    assert "train.batch_size" not in called.stderr
+
+
 def test_a_split_is_chosen_by_either_of_its_names(here: Path, server: ModelServer):
     for name in ("val", "valid_seen"):
         called = kept(*words(here, server, "--split", name, "--json"))

@@ -24,7 +24,7 @@ from kept.errors import JournalError, KeptError, Problem, SpecError
 from kept.recipes.registry import compile_spec
 from kept.store.home import Home
 from kept.ui.cli._command import CutShortError, exit_code_of
-from kept.ui.cli._run import How, start_run
+from kept.ui.cli._run import How, run_session, session_of
 from tests.ui.cli.tasks import kept, write_task
 
 
@@ -120,7 +120,7 @@ def test_an_error_in_the_middle_of_a_run_leaves_a_report_and_names_the_way_on(
     else:
         plan = replace(plan, runner=BuggyRunner())
     with pytest.raises(CutShortError) as caught:
-        start_run(plan, Home.find(here), How(quiet=True))
+        run_session(plan, Home.find(here), session_of(plan, How(quiet=True)))
     (folder,) = Home.find(here).folders()
     assert caught.value.resume == f"kept resume {folder.name}"
     assert "stopped by an error" in (folder / "report.md").read_text()
@@ -129,7 +129,8 @@ def test_an_error_in_the_middle_of_a_run_leaves_a_report_and_names_the_way_on(
 def test_an_error_before_the_run_began_is_not_cut_short(here: Path):
     (here / "in-the-way").write_text("")
     with pytest.raises(JournalError):
-        start_run(plan_here(here), Home(here / "in-the-way"), How(quiet=True))
+        plan = plan_here(here)
+        run_session(plan, Home(here / "in-the-way"), session_of(plan, How(quiet=True)))
 
 
 @pytest.mark.slow

@@ -12,11 +12,11 @@ import pytest
 from kept.orchestrator.refine.best import winning_run
 from kept.orchestrator.refine.session import refining
 from kept.orchestrator.run_folder.read import read_loss
+from kept.results.summary import values
 from kept.sandbox.capabilities import abilities
 from kept.store.home import Home
 from kept.store.overview import Glance
 from kept.store.reader import Run
-from kept.store.run_index import values
 from kept.testing.server import Fault, ModelServer, Seen
 from kept.ui.web.run_page import headline
 from kept.ui.web.templates import figure

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.run import stop_signals
+from kept.engine.stop import stop_signals
 from tests.processes import start_kept
 from tests.ui.cli.tasks import RUN, kept, write_task
 

@@ -57,6 +57,18 @@ def every_file(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_check_reports_the_agent_and_its_optimizer_block_at_once(here: Path, server: ModelServer):
+    path = write_agent(here, server.v1, more="gate: race\nrepeats: 2")
+    path.write_text(path.read_text().replace("metric: equality", "metric: equalit"))
+    called = kept("check", ".")
+    assert called.code == 2
+    first, second = called.stderr.splitlines()
+    assert "`equality` or `numeric` was expected" in first
+    assert "`repeats` is of `gate: sigma`, and the gate is `race`" in second
+    write_agent(here, server.v1, more="repeats: 2")
+    assert kept("check", ".").code == 0
+
+
 @pytest.mark.parametrize("command", [("test", "optimize", "--resume", "last"), ("resume",)])
 def test_a_copied_project_goes_on_in_its_own_folder(
     command: tuple[str, ...], here: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch

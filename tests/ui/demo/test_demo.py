@@ -13,10 +13,10 @@ from kept.core.artifact import Candidate
 from kept.core.state import State
 from kept.errors import SetupError
 from kept.recipes.registry import compile_spec
+from kept.results.summary import values
 from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run
-from kept.store.run_index import values
 from kept.ui.demo import copy_demo
 
 

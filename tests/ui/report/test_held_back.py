@@ -2,7 +2,7 @@
 
 import pytest
 
-from kept.ui.report.failures import held_back
+from kept.ui.cli._run import held_back
 
 WALLS: dict[str, object] = {"network": "none", "env": []}
 

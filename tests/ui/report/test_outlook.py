@@ -10,11 +10,12 @@ import pytest
 from kept import Budget, Candidate, Result, optimize, read_run
 from kept.core.budget import StopKind, StopReason
 from kept.gates._statistics import student, student_chance
+from kept.results.race import doubt_of
 from kept.results.summary import summary
 from kept.ui.cli._render import run_text
 from kept.ui.report.json import as_json
 from kept.ui.report.markdown import markdown
-from kept.ui.report.race import doubt_of, go_on
+from kept.ui.report.race import go_on
 
 
 def try_good(home: Path, evaluate: Callable[[Candidate, int], Awaitable[float]]) -> Result:
@@ -53,6 +54,9 @@ def test_it_says_how_many_cases_would_tell(unsure: Path):
     words = f"about {near['wanted']} deciding cases would tell, where there are 48"
     assert words in page
     assert words in text
+    # the closing sentence counts from the same figures
+    few = f"48 deciding cases are too few to tell: add about {near['wanted'] - 48}."
+    assert few in page
 
 
 def test_twice_the_effect_takes_a_quarter_of_the_cases(unsure: Path):

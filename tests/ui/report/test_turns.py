@@ -8,12 +8,12 @@ from typing import Literal
 import pytest
 
 import kept
+from kept.results.steps import step_detail
 from kept.results.summary import summary
 from kept.store.reader import Run
 from kept.ui.cli._render import run_text, step_text
 from kept.ui.report.json import as_json
 from kept.ui.report.markdown import markdown
-from kept.ui.report.step import step_detail
 from tests.ui.report.runs import make_run
 
 STEPS = 16

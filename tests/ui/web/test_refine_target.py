@@ -8,8 +8,9 @@ import pytest
 from kept.sandbox.capabilities import abilities
 from kept.store.home import Home
 from kept.testing.server import ModelServer
+from tests.recipes.refine.world import Attempted
 from tests.ui.cli.tasks import kept
-from tests.ui.cli.test_refine import Stage, server, stage
+from tests.ui.cli.test_refine import Stage, refine, seed_in, server, stage
 from tests.ui.cli.test_refine_target import Made
 from tests.ui.web.asking import Reply
 from tests.ui.web.conftest import serving
@@ -53,3 +54,20 @@ def test_sessions_of_a_task_are_on_the_refine_tab_of_its_seed_and_attempts_are_l
     link = re.search(rf'<a href="([^"]+)">{won}</a>', seen[TREE].text)
     assert link is not None and link[1] == f"/runs/{latest.name}/steps/0"
     assert seen["step"].status == 200
+
+
+def test_attempts_that_left_nothing_are_counted_and_the_refine_tab_says_so(
+    tmp_path: Path, stage: Stage, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    home = Home(tmp_path / ".kept")
+    home.make()
+    seed = seed_in(home.runs)
+    stage.plays = [Attempted(text=None).play()]
+    assert refine(seed).code == 1
+    assert "0 of 2" in kept("runs").stdout
+    listed = tab = ""
+    for site in serving(home.path):
+        listed, tab = site.get("/").text, site.get(f"/runs/{seed.name}/refine").text
+    assert "0 of 2 kept" in listed
+    assert "no deliverable was left to go on from" in tab

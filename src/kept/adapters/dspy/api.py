@@ -19,6 +19,7 @@ from kept.adapters.reflection import (
 from kept.core.llm import ModelReply, ModelRequest
 from kept.core.ports import Proposer
 from kept.core.rollout import Failure, Usage
+from kept.core.untyped import is_dict
 from kept.engine.user_code import call_apart
 from kept.errors import SetupError
 
@@ -58,7 +59,7 @@ class LanguageModel:
                 return replace(trouble_of(error), blame="infrastructure")
         first = cast("Any", told[0] if isinstance(told, list) and told else told)
         # a model that thinks aloud answers with more than its text
-        text = cast("dict[str, Any]", first).get("text") if isinstance(first, dict) else first
+        text = first.get("text") if is_dict(first) else first
         if not isinstance(text, str):
             words = f"`{self.name}` returned {told!r:.200}, not a text"
             return Failure("parse", "infrastructure", words)

@@ -26,6 +26,7 @@ from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Proposal, ProposerReply, Skip
 from kept.core.rollout import Blame, Failure, FailureKind, Job, Pair, Rollout, Usage
 from kept.core.score import Outcome, Score
+from kept.core.untyped import dicts_in, is_list
 from kept.engine.user_code import Threads
 from kept.errors import KeptError, SetupError
 from kept.evaluators.runners.function import LONGEST, failure_of, number_of
@@ -95,11 +96,11 @@ def _examples(name: str, text: str) -> list[Any]:
         rows = parse_json(text)
     except ValueError as error:
         raise Unreadable(f"the demos of `{name}` are no JSON: {error}") from error
-    found = cast("list[object]", rows) if isinstance(rows, list) else [rows]
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in found):
+    found = dicts_in(rows)
+    if not is_list(rows) or len(found) < len(rows):
         raise Unreadable(f"the demos of `{name}` are no list of examples")
     example = import_module("dspy").Example
-    return [example(**cast("dict[str, Any]", row)) for row in found]
+    return [example(**row) for row in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ second are worth.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import erfc, exp, sqrt
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kept.core.budget import StopReason
 from kept.core.proposal import Turn, derive_seed
@@ -43,6 +43,7 @@ class Bandit:
     even: frozenset[str] = frozenset()
     """Proposers with an equal part of the turns whatever they gain, besides those that simplify."""
     phase: str = "main"
+    allows_pool: ClassVar[bool] = True
 
     def next(self, state: State) -> Turn | StopReason:
         """A turn for a proposer behind its first turns or equal part; else one drawn by share."""

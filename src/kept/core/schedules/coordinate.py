@@ -8,7 +8,7 @@ one before it came to. All of it is a function of the closed steps.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kept.core.budget import StopReason
 from kept.core.proposal import ClosedStep, History, Turn
@@ -85,6 +85,7 @@ class Coordinate:
     max_cycles: int
     perfect: float | None = None
     """The loss that nothing can better; None where there is none."""
+    allows_pool: ClassVar[bool] = False
 
     def next(self, state: State) -> Turn | StopReason:
         """The next trial of the phase that is on, or the first of the next one."""

@@ -9,20 +9,16 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, cos, pi
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from kept.core.budget import StopReason
 from kept.core.proposal import ClosedStep, Turn
 from kept.core.schedules.round_robin import CLAIM
 from kept.core.state import State
 from kept.core.text import count
-from kept.core.turns import AGAIN
+from kept.core.turns import AGAIN, STEP, epoch_of
 
 Curve = Literal["constant", "linear", "cosine", "autonomous"]
-
-STEP = "step"
-"""The turn that reflects on a batch; the others are what an epoch ends with."""
-
 
 _WAIT = StopReason("iterations", "what is open has to end first")
 """With steps open this is no end: it is asked again when the next of them closes."""
@@ -40,17 +36,6 @@ class At(NamedTuple):
     def phase(self) -> str:
         """As turns spell it."""
         return f"e{self.epoch}/{self.name}"
-
-
-def epoch_of(phase: str) -> int:
-    """The epoch that a turn's phase belongs to; 0 for what belongs to none."""
-    head = phase.partition("/")[0]
-    return int(head[1:]) if head.startswith("e") and head[1:].isdigit() else 0
-
-
-def of_epoch_end(turn: Turn) -> bool:
-    """True for a turn at the end of an epoch or after a step."""
-    return epoch_of(turn.phase) > 0 and turn.phase.partition("/")[2] != STEP
 
 
 def edit_cap(curve: Curve, most: int, least: int, step: int, total: int) -> int | None:
@@ -114,6 +99,7 @@ class Epochs:
     ends: tuple[EpochEnd, ...] = ()
     sealed: bool = False
     """True if there are test cases, and this schedule has to ask for the claim."""
+    allows_pool: ClassVar[bool] = False
 
     @property
     def steps(self) -> int:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from kept.core.budget import StopReason
 from kept.core.event import Document
@@ -224,6 +224,7 @@ class Refining:
     nothing: bool = False
     """True if nothing was found to refine."""
     tiers: bool = False
+    allows_pool: ClassVar[bool] = True
 
     def next(self, state: State) -> Turn | StopReason:
         """The next iteration, or why there is none: its message begins with the seed's word."""

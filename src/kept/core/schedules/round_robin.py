@@ -9,6 +9,7 @@ where edits help independently, stacked edits cost more to judge.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from kept.core.budget import Budget, EndMoney, Spend, StopReason, out_of_time
 from kept.core.near_misses import handed_on
@@ -93,6 +94,7 @@ class RoundRobin:
 
     proposers: tuple[str, ...]
     phase: str = "main"
+    allows_pool: ClassVar[bool] = True
 
     def next(self, state: State) -> Turn | StopReason:
         """The proposer with the fewest turns, the earliest of equals."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from string import ascii_uppercase
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from kept.core.llm import Message, ModelRequest
 from kept.core.rollout import Failure
@@ -17,7 +17,9 @@ from kept.evaluators.environments.chat_student import boxed, quoted
 _WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf|rm)\s*\{([^{}]*)\}")
 _LETTER = re.compile(r"\(?\s*([A-Z])\s*[.):]*", re.IGNORECASE)
 _LEADING = re.compile(r"(?:\(\s*([A-Z])\s*\)|([A-Z])\s*[.):])\s*\S", re.IGNORECASE)
-_NAMED = re.compile(r"(?:the\s+)?(?:choice|option|answer)\s*(?:is\b)?\s*:?\s*(.+)", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?:the\s+)?(?:choice|option|answer)\s*+(?:is\b)?+\s*+:?+\s*+(.+)", re.IGNORECASE
+)
 _BETWEEN = re.compile(r"[\s,;&+/]+|\band\b", re.IGNORECASE)
 _SIGNS = "$*`\"' \t\r\n"
 
@@ -41,13 +43,13 @@ def labelled(texts: Sequence[str]) -> list[Choice]:
 def choices_in(value: object) -> list[Choice]:
     """Choices of a list of texts or mappings, or of a mapping by label."""
     if isinstance(value, dict):
-        rows = cast("dict[str, Any]", value).items()
+        rows = cast("dict[str, object]", value).items()
         return sorted(Choice(label_in(label), str(text)) for label, text in rows)
     found: list[Choice] = []
-    for n, one in enumerate(cast("list[Any]", value) if isinstance(value, list) else []):
+    for n, one in enumerate(cast("list[object]", value) if isinstance(value, list) else []):
         usual = ascii_uppercase[n % 26]
         if isinstance(one, dict):
-            given = cast("dict[str, Any]", one)
+            given = cast("dict[str, object]", one)
             found.append(Choice(label_in(given.get("label") or usual), text_in(given)))
         else:
             found.append(Choice(usual, str(one)))
@@ -59,7 +61,7 @@ def label_in(value: object) -> str:
     return str(value or "").strip().upper().lstrip("(").rstrip(".):")
 
 
-def text_in(choice: Mapping[str, Any]) -> str:
+def text_in(choice: Mapping[str, object]) -> str:
     """The text of a choice that is a mapping."""
     names = ("text", "content", "option")
     return next((str(choice[name]).strip() for name in names if choice.get(name)), "")

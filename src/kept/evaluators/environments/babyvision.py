@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
@@ -72,6 +72,7 @@ NAMES = {
 MOST = len(ascii_uppercase)
 """Choices of a question."""
 
+_END = "<|end_of_box|>"
 _TOKENS = re.compile(r"<\|begin_of_box\|>(.*?)<\|end_of_box\|>", re.DOTALL)
 _SIGN = re.compile(r"\s*([,;:=()\[\]{}])\s*")
 
@@ -116,7 +117,7 @@ class BabyVision(TurnOptions, JudgeOptions):
             answer = self._answer(fields, row, choices)
             if question is None or picture is None or answer is None:
                 continue
-            data: dict[str, Any] = {"question": question, "image": picture, **answer}
+            data: dict[str, object] = {"question": question, "image": picture, **answer}
             data["options"] = [choice.text for choice in choices]
             data |= {name: str(row.data.get(name) or "") for name in ("type", "subtype")}
             yield item(row, data, names=("taskId", *IDS, "row"))
@@ -162,7 +163,10 @@ class BabyVision(TurnOptions, JudgeOptions):
         data = values(case)
         picture = load_picture(data["image"], self.data_root, self.image_detail)
         ask = ASK_CHOICE if data["ansType"] == "choice" else ASK_BLANK
-        return Posed.of([f"## Question\n{_asked(data)}\n\n{ask}\n\n", picture], SYSTEM)
+        return Posed.of(
+            [f"## Question\n{_asked(data['question'], data['options'])}\n\n{ask}\n\n", picture],
+            SYSTEM,
+        )
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | JudgeQuestion | Failure:
         """The right label, the same text, or what a judge says."""
@@ -188,18 +192,30 @@ class BabyVision(TurnOptions, JudgeOptions):
         kind = " / ".join(one for one in (data["type"], data["subtype"]) if one)
         if data["ansType"] == "blank":
             golds = tuple(data["blankAns"])
-            return About(_asked(data), kind or self.name, " | ".join(golds), golds=golds)
+            return About(
+                _asked(data["question"], data["options"]),
+                kind or self.name,
+                " | ".join(golds),
+                golds=golds,
+            )
         label: str = data["choiceAns"]
         text = dict(labelled(data["options"])).get(label, "")
         told = f"choice {label}" + (f": {text}" if text else "")
-        return About(_asked(data), kind or self.name, told, golds=(text or told,))
+        return About(
+            _asked(data["question"], data["options"]),
+            kind or self.name,
+            told,
+            golds=(text or told,),
+        )
 
 
 def boxed_answer(text: str) -> str | Failure:
     """The text in the last box; a reply without one cannot be read."""
     inner = boxed(text)
     if inner is None:
-        marked = _TOKENS.findall(text)
+        # behind the last end, each beginning would be searched for its end in vain
+        ends = text.rfind(_END) + len(_END) if _END in text else 0
+        marked = _TOKENS.findall(text, 0, ends)
         inner = marked[-1].strip() if marked else None
     if inner is None:
         return Failure("parse", "candidate", "there is no \\boxed{...} in the reply")
@@ -216,16 +232,16 @@ def _blank(text: str) -> str:
     return _SIGN.sub(r"\1", " ".join(bare(text).split()).casefold()).rstrip(".").strip()
 
 
-def _asked(data: Mapping[str, Any]) -> str:
+def _asked(question: str, options: Sequence[str]) -> str:
     """The question, with the choices that are no part of the picture."""
-    choices = "\n".join(f"{label}. {text}" for label, text in labelled(data["options"]))
-    return data["question"] + (f"\n\n## Choices\n{choices}" if choices else "")
+    choices = "\n".join(f"{label}. {text}" for label, text in labelled(options))
+    return question + (f"\n\n## Choices\n{choices}" if choices else "")
 
 
 def _label(given: object, choices: Sequence[Choice], first: int) -> str:
     """The letter of the right choice: by its label, its text or its number; else empty."""
     if isinstance(given, dict):
-        row = cast("dict[str, Any]", given)
+        row = cast("dict[str, object]", given)
         return _label(label_in(row.get("label")) or text_in(row), choices, first)
     if isinstance(given, bool) or not isinstance(given, int | str):
         return ""

@@ -23,7 +23,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 from kept.core.artifact import Candidate, uncommented
 from kept.core.case import Case
@@ -87,12 +87,20 @@ def probed(
     return {**texts, PROBE: json.dumps(said, ensure_ascii=False)}
 
 
+class _Packed(TypedDict):
+    """An item of a trace as JSON."""
+
+    role: str
+    text: str
+    data: dict[str, object]
+
+
 def probing_of(candidate: Candidate) -> Probing | None:
     """What a candidate is a probe of; None where it is none."""
     text = candidate.texts.get(PROBE)
     if text is None:
         return None
-    said = cast("dict[str, Any]", json.loads(text))
+    said: Any = json.loads(text)
     session = said.get("session")
     return Probing(
         said["instruction"],
@@ -141,11 +149,11 @@ def session_data(item: TraceItem) -> bytes:
     return base64.b64decode(str(item.data["gzip"]))
 
 
-def _packed(item: TraceItem) -> dict[str, object]:
+def _packed(item: TraceItem) -> _Packed:
     return {"role": item.role, "text": item.text, "data": dict(item.data)}
 
 
-def _unpacked(said: Mapping[str, Any]) -> TraceItem:
+def _unpacked(said: _Packed) -> TraceItem:
     return TraceItem(said["role"], said["text"], said["data"])
 
 

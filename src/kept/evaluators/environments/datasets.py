@@ -9,6 +9,7 @@ same data. It can be written as files and read back as a `split_dir`.
 
 import csv
 import hashlib
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -131,7 +132,7 @@ def _json_lines(path: Path) -> Iterator[Row]:
             problems.append(Problem(f"{path}:{line}", "", f"not JSON: {error}"))
             continue
         if isinstance(data, dict):
-            yield Row(cast("dict[str, Any]", data), path, number, line)
+            yield Row(cast("dict[str, object]", data), path, number, line)
         else:
             problems.append(Problem(f"{path}:{line}", "", "no JSON object, where one was expected"))
     refuse(problems)
@@ -143,7 +144,7 @@ def _json(path: Path) -> Iterator[Row]:
     try:
         for number, (line, alone, row) in enumerate(_rows(text), 1):
             if isinstance(row, dict):
-                yield Row(cast("dict[str, Any]", row), path, number, line, alone)
+                yield Row(cast("dict[str, object]", row), path, number, line, alone)
             else:
                 what = "" if alone else f"row {number}: "
                 what += "no JSON object, where one was expected"
@@ -205,17 +206,29 @@ def _after(text: str, at: int) -> int:
 
 def _csv(path: Path) -> Iterator[Row]:
     csv.field_size_limit(FIELD_CHARS)
-    reader = csv.DictReader(_text(path).splitlines(keepends=True), strict=True)
-    begins = 2
+    # not `splitlines`, which also parts at signs that may stand inside a field
+    reader = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
+    problems: list[Problem] = []
+    head: list[str] = []
+    begins, number = 1, 0
     try:
-        for number, row in enumerate(reader, 1):
-            if None in row or None in row.values():
+        for cells in reader:
+            line, begins = begins, reader.line_num + 1
+            if not cells:
+                continue  # an empty line
+            if not head:
+                head = cells
+                continue
+            number += 1
+            if len(cells) == len(head):
+                yield Row(dict(zip(head, cells, strict=True)), path, number, line)
+            else:
                 message = "more or fewer columns than the head has"
-                raise SpecError([Problem(f"{path}:{begins}", "", message)])
-            yield Row(dict(row), path, number, begins)
-            begins = reader.line_num + 1
+                problems.append(Problem(f"{path}:{line}", "", message))
     except csv.Error as error:
-        raise SpecError([Problem(f"{path}:{reader.line_num}", "", f"not CSV: {error}")]) from error
+        fault = Problem(f"{path}:{reader.line_num}", "", f"not CSV: {error}")
+        raise SpecError([*problems, fault]) from error
+    refuse(problems)
 
 
 FOLDERS: Mapping[Split, tuple[str, ...]] = {
@@ -236,7 +249,7 @@ class Parted:
 
     cases: Cases
     """Those that a config wants of them."""
-    manifest: Mapping[str, Any] | None = None
+    manifest: Mapping[str, object] | None = None
     """Of a split that was made here; None for one that was read."""
     folder: str = ""
     """The folder that it is written to, below the outputs of a run."""
@@ -261,10 +274,10 @@ class Parted:
         cases = self.whole or self.cases
         below = self.fixed or out_root
         for split in SPLITS:
-            rows: list[dict[str, Any]] = []
+            rows: list[dict[str, object]] = []
             for case in cases.of(split):
                 data = case.data
-                row = cast("dict[str, Any]", data) if isinstance(data, dict) else {"data": data}
+                row = cast("dict[str, object]", data) if isinstance(data, dict) else {"data": data}
                 rows.append({"id": case.id, **row})
             _put(folder / FOLDERS[split][0] / ITEMS, rows, below)
         # last: with it, all of it is there
@@ -306,7 +319,7 @@ def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
         raise SpecError([settings.problem("data_path", message, env.data or None)])
     cases = _shared_out([item.case for item in items], settings, env)
     ratio = "-".join(map(str, settings.split_ratio))
-    manifest: dict[str, Any] = {
+    manifest: dict[str, object] = {
         "version": VERSION,
         "env": env.name,
         "data_path": str(settings.data_path),
@@ -470,14 +483,14 @@ def _written(folder: Path) -> object:
         return None
 
 
-def _refuse_other(folder: Path, manifest: Mapping[str, Any]) -> None:
+def _refuse_other(folder: Path, manifest: Mapping[str, object]) -> None:
     there = _written(folder)
     if there is not None and not _is_split(there, manifest):
         hint = "name another folder, or remove that one"
         raise SetupError(f"{folder} holds a split of other data, or by another ratio", hint=hint)
 
 
-def _is_split(there: object, manifest: Mapping[str, Any]) -> bool:
+def _is_split(there: object, manifest: Mapping[str, object]) -> bool:
     """Whether a manifest is of this split, wherever its data lay then."""
     if not isinstance(there, dict):
         return False
@@ -561,14 +574,16 @@ def id_of(row: Row, prefix: str = "", names: Sequence[str] = IDS) -> str:
     return f"{folder}-{name}" if folder in _PARTS else name
 
 
-def item(row: Row, data: dict[str, Any], prefix: str = "", names: Sequence[str] = IDS) -> Item:
+def item(
+    row: Row, data: Mapping[str, object], prefix: str = "", names: Sequence[str] = IDS
+) -> Item:
     """A case made of a row."""
     return Item(Case(id_of(row, prefix, names), data), row.where)
 
 
-def values(case: Case) -> dict[str, Any]:
+def values(case: Case) -> Any:  # noqa: ANN401 # each environment has a type for its own
     """The fields of a case of an environment."""
-    return cast("dict[str, Any]", case.data)
+    return case.data
 
 
 def _kind(value: object) -> str:

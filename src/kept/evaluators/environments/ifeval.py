@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
+from typing import TypedDict, cast, get_type_hints
 
 from kept.core.case import Case
 from kept.core.parsing import parse_json
@@ -171,7 +171,40 @@ def _ends_sentence(block: str, begin: int, end: re.Match[str]) -> bool:
 
 
 Kind = str
-Check = Callable[[str, Mapping[str, Any]], str]
+
+
+class Arguments(TypedDict):
+    """Arguments of the published list; an instruction has those that its kind takes."""
+
+    capital_frequency: int
+    capital_relation: str
+    end_phrase: str
+    first_word: str
+    forbidden_words: list[str]
+    frequency: int
+    keyword: str
+    keywords: list[str]
+    language: str
+    let_frequency: int
+    let_relation: str
+    letter: str
+    nth_paragraph: int
+    num_bullets: int
+    num_highlights: int
+    num_paragraphs: int
+    num_placeholders: int
+    num_sections: int
+    num_sentences: int
+    num_words: int
+    postscript_marker: str
+    prompt_to_repeat: str
+    relation: str
+    section_spliter: str
+
+
+_TYPES = get_type_hints(Arguments)
+
+Check = Callable[[str, Arguments], str]
 """What is wrong with a text; nothing where it follows the instruction."""
 
 
@@ -180,11 +213,11 @@ class Checked:
     """One kind of instruction."""
 
     check: Check
-    takes: Mapping[str, type]
+    takes: tuple[str, ...] = ()
     """Its arguments."""
 
 
-def unmet(kind: Kind, text: str, args: Mapping[str, Any]) -> str:
+def unmet(kind: Kind, text: str, args: Arguments) -> str:
     """What of an instruction a text does not follow; nothing where it does."""
     return CHECKS[kind].check(text, args)
 
@@ -195,7 +228,7 @@ def _compared(found: int, relation: str, wanted: int, what: str) -> str:
     return "" if fits else f"{count(found, what)}, and {relation} {wanted} were asked for"
 
 
-def _existence(text: str, args: Mapping[str, Any]) -> str:
+def _existence(text: str, args: Arguments) -> str:
     missing = [one for one in args["keywords"] if not _occurs(one, text)]
     return f"without {_list(missing)}" if missing else ""
 
@@ -204,13 +237,13 @@ def _occurs(keyword: str, text: str) -> bool:
     return keyword.casefold() in text.casefold()
 
 
-def _frequency(text: str, args: Mapping[str, Any]) -> str:
-    keyword = str(args["keyword"])
+def _frequency(text: str, args: Arguments) -> str:
+    keyword = args["keyword"]
     found = text.casefold().count(keyword.casefold())
     return _compared(found, args["relation"], args["frequency"], f"`{keyword}`")
 
 
-def _forbidden(text: str, args: Mapping[str, Any]) -> str:
+def _forbidden(text: str, args: Arguments) -> str:
     def stands(word: str) -> bool:
         return bool(re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE))
 
@@ -218,23 +251,23 @@ def _forbidden(text: str, args: Mapping[str, Any]) -> str:
     return f"with {_list(found)}" if found else ""
 
 
-def _letters(text: str, args: Mapping[str, Any]) -> str:
-    letter = str(args["letter"]).lower()
+def _letters(text: str, args: Arguments) -> str:
+    letter = args["letter"].lower()
     found = text.lower().count(letter)
     return _compared(found, args["let_relation"], args["let_frequency"], f"`{letter}`")
 
 
-def _language(text: str, args: Mapping[str, Any]) -> str:
-    code = str(args["language"])
+def _language(text: str, args: Arguments) -> str:
+    code = args["language"]
     return "" if is_in(text, code) else f"not in {name_of(code)} alone"
 
 
-def _sentences(text: str, args: Mapping[str, Any]) -> str:
+def _sentences(text: str, args: Arguments) -> str:
     found = len(sentences_of(text))
     return _compared(found, args["relation"], args["num_sentences"], "sentence")
 
 
-def _paragraphs(text: str, args: Mapping[str, Any]) -> str:
+def _paragraphs(text: str, args: Arguments) -> str:
     parts = [part.strip() for part in re.split(r"\s?\*\*\*\s?", text)]
     # a rule before the first or behind the last paragraph parts nothing
     parts = parts[1:] if parts and not parts[0] else parts
@@ -246,12 +279,12 @@ def _paragraphs(text: str, args: Mapping[str, Any]) -> str:
     return "" if len(parts) == wanted else f"{found} between `***`, and {wanted} were asked for"
 
 
-def _words(text: str, args: Mapping[str, Any]) -> str:
+def _words(text: str, args: Arguments) -> str:
     found = len(re.findall(r"\w+", text))
     return _compared(found, args["relation"], args["num_words"], "word")
 
 
-def _first_word(text: str, args: Mapping[str, Any]) -> str:
+def _first_word(text: str, args: Arguments) -> str:
     parts = [part.strip() for part in re.split(r"\n\n", text)]
     parts = [part for part in parts if part]
     wanted, nth = args["num_paragraphs"], args["nth_paragraph"]
@@ -260,24 +293,24 @@ def _first_word(text: str, args: Mapping[str, Any]) -> str:
     if nth > len(parts):
         return f"there is no paragraph {nth}"
     first = parts[nth - 1].split()[0].strip("'\"").rstrip(string.punctuation).lower()
-    expected = str(args["first_word"]).lower()
+    expected = args["first_word"].lower()
     return "" if first == expected else f"paragraph {nth} begins with `{first}`, not `{expected}`"
 
 
-def _placeholders(text: str, args: Mapping[str, Any]) -> str:
+def _placeholders(text: str, args: Arguments) -> str:
     found = len(re.findall(r"\[.*?\]", text))
     return _compared(found, "at least", args["num_placeholders"], "placeholder in brackets")
 
 
-def _postscript(text: str, args: Mapping[str, Any]) -> str:
-    marker = str(args["postscript_marker"])
+def _postscript(text: str, args: Arguments) -> str:
+    marker = args["postscript_marker"]
     letters = {"P.S.": r"p\.\s?s\.", "P.P.S": r"p\.\s?p\.\s?s"}.get(marker)
     pattern = letters or re.escape(marker.lower())
     found = re.search(rf"^\s*{pattern}|\s{pattern}", text.lower(), re.MULTILINE)
     return "" if found else f"no postscript that begins with `{marker}`"
 
 
-def _bullets(text: str, args: Mapping[str, Any]) -> str:
+def _bullets(text: str, args: Arguments) -> str:
     stars = re.findall(r"^\s*\*[^*\n].*$", text, re.MULTILINE)
     dashes = re.findall(r"^\s*-.*$", text, re.MULTILINE)
     found, wanted = len(stars) + len(dashes), args["num_bullets"]
@@ -286,25 +319,25 @@ def _bullets(text: str, args: Mapping[str, Any]) -> str:
     return f"{count(found, 'bullet')}, and exactly {wanted} were asked for"
 
 
-def _constrained(text: str, args: Mapping[str, Any]) -> str:
+def _constrained(text: str, args: Arguments) -> str:
     options = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
     return "" if any(one in text for one in options) else f"none of {_list(options)}"
 
 
-def _highlights(text: str, args: Mapping[str, Any]) -> str:
+def _highlights(text: str, args: Arguments) -> str:
     single = re.findall(r"\*[^\n*]*\*", text)
     double = re.findall(r"\*\*[^\n*]*\*\*", text)
     found = sum(bool(one.strip("*").strip()) for one in (*single, *double))
     return _compared(found, "at least", args["num_highlights"], "highlighted part")
 
 
-def _sections(text: str, args: Mapping[str, Any]) -> str:
-    mark = str(args["section_spliter"])
+def _sections(text: str, args: Arguments) -> str:
+    mark = args["section_spliter"]
     found = len(re.findall(rf"\s?{re.escape(mark)}\s?\d+\s?", text))
     return _compared(found, "at least", args["num_sections"], f"section `{mark} 1, 2 …`")
 
 
-def _json(text: str, args: Mapping[str, Any]) -> str:
+def _json(text: str, args: Arguments) -> str:
     bare = text.strip()
     fence = re.fullmatch(r"```(?:json)?[ \t]*\n?(.*?)\n?```", bare, re.DOTALL | re.IGNORECASE)
     try:
@@ -314,13 +347,13 @@ def _json(text: str, args: Mapping[str, Any]) -> str:
     return ""
 
 
-def _title(text: str, args: Mapping[str, Any]) -> str:
+def _title(text: str, args: Arguments) -> str:
     titles = re.findall(r"<<[^\n]+>>", text)
     there = any(one.lstrip("<").rstrip(">").strip() for one in titles)
     return "" if there else "no title in `<<` and `>>`"
 
 
-def _two(text: str, args: Mapping[str, Any]) -> str:
+def _two(text: str, args: Arguments) -> str:
     parts = [part.strip() for part in text.split("******")]
     inner = [part for n, part in enumerate(parts) if part or 0 < n < len(parts) - 1]
     if len(inner) != 2 or not all(inner):
@@ -328,42 +361,42 @@ def _two(text: str, args: Mapping[str, Any]) -> str:
     return "" if inner[0] != inner[1] else "both responses are the same"
 
 
-def _repeats(text: str, args: Mapping[str, Any]) -> str:
-    prompt = str(args["prompt_to_repeat"]).strip().lower()
+def _repeats(text: str, args: Arguments) -> str:
+    prompt = args["prompt_to_repeat"].strip().lower()
     same = text.strip().lower().startswith(prompt)
     return "" if same else "it does not begin with the request, word for word"
 
 
-def _ends(text: str, args: Mapping[str, Any]) -> str:
-    phrase = str(args["end_phrase"])
+def _ends(text: str, args: Arguments) -> str:
+    phrase = args["end_phrase"]
     same = text.strip().strip('"').lower().endswith(phrase.strip().lower())
     return "" if same else f"it does not end with `{phrase}`"
 
 
-def _capital_words(text: str, args: Mapping[str, Any]) -> str:
+def _capital_words(text: str, args: Arguments) -> str:
     words = re.findall("[^\\W_]+(?:['\u2019-][^\\W_]+)*", text)
     found = sum(word.isupper() for word in words)
     return _compared(found, args["capital_relation"], args["capital_frequency"], "word in capitals")
 
 
-def _capital(text: str, args: Mapping[str, Any]) -> str:
+def _capital(text: str, args: Arguments) -> str:
     if not text.isupper():
         return "not all letters are capitals"
     return "" if is_in(text.lower(), "en") else "not in English"
 
 
-def _lowercase(text: str, args: Mapping[str, Any]) -> str:
+def _lowercase(text: str, args: Arguments) -> str:
     if not text.islower():
         return "not all letters are small"
     return "" if is_in(text, "en") else "not in English"
 
 
-def _no_comma(text: str, args: Mapping[str, Any]) -> str:
+def _no_comma(text: str, args: Arguments) -> str:
     found = text.count(",")
     return f"with {count(found, 'comma')}" if found else ""
 
 
-def _quotation(text: str, args: Mapping[str, Any]) -> str:
+def _quotation(text: str, args: Arguments) -> str:
     bare = text.strip()
     quoted = len(bare) > 1 and bare[0] == bare[-1] == '"'
     return "" if quoted else "it is not in double quotes as a whole"
@@ -373,44 +406,36 @@ def _list(words: list[str] | tuple[str, ...]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
-_NONE: Mapping[str, type] = {}
-
 CHECKS: Mapping[Kind, Checked] = {
     "change_case:capital_word_frequency": Checked(
-        _capital_words, {"capital_relation": str, "capital_frequency": int}
+        _capital_words, ("capital_relation", "capital_frequency")
     ),
-    "change_case:english_capital": Checked(_capital, _NONE),
-    "change_case:english_lowercase": Checked(_lowercase, _NONE),
-    "combination:repeat_prompt": Checked(_repeats, {"prompt_to_repeat": str}),
-    "combination:two_responses": Checked(_two, _NONE),
-    "detectable_content:number_placeholders": Checked(_placeholders, {"num_placeholders": int}),
-    "detectable_content:postscript": Checked(_postscript, {"postscript_marker": str}),
-    "detectable_format:constrained_response": Checked(_constrained, _NONE),
-    "detectable_format:json_format": Checked(_json, _NONE),
-    "detectable_format:multiple_sections": Checked(
-        _sections, {"section_spliter": str, "num_sections": int}
-    ),
-    "detectable_format:number_bullet_lists": Checked(_bullets, {"num_bullets": int}),
-    "detectable_format:number_highlighted_sections": Checked(_highlights, {"num_highlights": int}),
-    "detectable_format:title": Checked(_title, _NONE),
-    "keywords:existence": Checked(_existence, {"keywords": list}),
-    "keywords:forbidden_words": Checked(_forbidden, {"forbidden_words": list}),
-    "keywords:frequency": Checked(_frequency, {"relation": str, "keyword": str, "frequency": int}),
-    "keywords:letter_frequency": Checked(
-        _letters, {"let_relation": str, "letter": str, "let_frequency": int}
-    ),
-    "language:response_language": Checked(_language, {"language": str}),
+    "change_case:english_capital": Checked(_capital),
+    "change_case:english_lowercase": Checked(_lowercase),
+    "combination:repeat_prompt": Checked(_repeats, ("prompt_to_repeat",)),
+    "combination:two_responses": Checked(_two),
+    "detectable_content:number_placeholders": Checked(_placeholders, ("num_placeholders",)),
+    "detectable_content:postscript": Checked(_postscript, ("postscript_marker",)),
+    "detectable_format:constrained_response": Checked(_constrained),
+    "detectable_format:json_format": Checked(_json),
+    "detectable_format:multiple_sections": Checked(_sections, ("section_spliter", "num_sections")),
+    "detectable_format:number_bullet_lists": Checked(_bullets, ("num_bullets",)),
+    "detectable_format:number_highlighted_sections": Checked(_highlights, ("num_highlights",)),
+    "detectable_format:title": Checked(_title),
+    "keywords:existence": Checked(_existence, ("keywords",)),
+    "keywords:forbidden_words": Checked(_forbidden, ("forbidden_words",)),
+    "keywords:frequency": Checked(_frequency, ("relation", "keyword", "frequency")),
+    "keywords:letter_frequency": Checked(_letters, ("let_relation", "letter", "let_frequency")),
+    "language:response_language": Checked(_language, ("language",)),
     "length_constraints:nth_paragraph_first_word": Checked(
-        _first_word, {"first_word": str, "num_paragraphs": int, "nth_paragraph": int}
+        _first_word, ("first_word", "num_paragraphs", "nth_paragraph")
     ),
-    "length_constraints:number_paragraphs": Checked(_paragraphs, {"num_paragraphs": int}),
-    "length_constraints:number_sentences": Checked(
-        _sentences, {"relation": str, "num_sentences": int}
-    ),
-    "length_constraints:number_words": Checked(_words, {"relation": str, "num_words": int}),
-    "punctuation:no_comma": Checked(_no_comma, _NONE),
-    "startend:end_checker": Checked(_ends, {"end_phrase": str}),
-    "startend:quotation": Checked(_quotation, _NONE),
+    "length_constraints:number_paragraphs": Checked(_paragraphs, ("num_paragraphs",)),
+    "length_constraints:number_sentences": Checked(_sentences, ("relation", "num_sentences")),
+    "length_constraints:number_words": Checked(_words, ("relation", "num_words")),
+    "punctuation:no_comma": Checked(_no_comma),
+    "startend:end_checker": Checked(_ends, ("end_phrase",)),
+    "startend:quotation": Checked(_quotation),
 }
 """All kinds of the published list."""
 
@@ -471,7 +496,7 @@ class IfEval(Environment):
         return About(data["prompt"], ", ".join(data["instruction_id_list"]))
 
 
-def instructions(case: Case) -> list[tuple[Kind, Mapping[str, Any]]]:
+def instructions(case: Case) -> list[tuple[Kind, Arguments]]:
     """The instructions of a case, each with its arguments."""
     data = values(case)
     return list(zip(data["instruction_id_list"], data["kwargs"], strict=True))
@@ -486,7 +511,7 @@ def loosened(text: str) -> list[str]:
     return [one for one in dict.fromkeys(found) if one.strip()]
 
 
-def _wanted(row: Row, fields: Fields) -> list[tuple[str, dict[str, Any]]] | None:
+def _wanted(row: Row, fields: Fields) -> list[tuple[Kind, dict[str, object]]] | None:
     """The instructions of a row; None where something is wrong with them, which is reported."""
     kinds: object = row.data.get("instruction_id_list")
     given: object = row.data.get("kwargs")
@@ -497,13 +522,15 @@ def _wanted(row: Row, fields: Fields) -> list[tuple[str, dict[str, Any]]] | None
     if len(names) != len(rows):
         fields.wrong(row, f"there are {len(names)} instructions, and `kwargs` for {len(rows)}")
         return None
-    found: list[tuple[str, dict[str, Any]]] = []
+    found: list[tuple[Kind, dict[str, object]]] = []
     for name, args in zip(names, rows, strict=True):
         fault = _fault(name, args)
         if fault:
             fields.wrong(row, fault)
             return None
-        plain = {key: one for key, one in cast("dict[str, Any]", args).items() if one is not None}
+        plain = {
+            key: one for key, one in cast("dict[str, object]", args).items() if one is not None
+        }
         found.append((str(name), plain))
     return found
 
@@ -513,11 +540,18 @@ def _fault(name: object, args: object) -> str:
         return f"`{name}` is an instruction that nobody here can check"
     if not isinstance(args, dict):
         return f"the `kwargs` of `{name}` are no mapping"
-    held = cast("dict[str, Any]", args)
-    for key, kind in CHECKS[name].takes.items():
+    held = cast("dict[str, object]", args)
+    for key in CHECKS[name].takes:
         value = held.get(key)
         if value is None:
             return f"`{name}` lacks `{key}`"
-        if not isinstance(value, kind) or isinstance(value, bool):
+        if not _fits(value, _TYPES[key]):
             return f"`{key}` of `{name}` is `{value}`, which it cannot be"
     return ""
+
+
+def _fits(value: object, kind: type) -> bool:
+    if isinstance(value, list):
+        words = cast("list[object]", value)
+        return kind == list[str] and all(isinstance(word, str) for word in words)
+    return type(value) is kind  # a bool is no int here

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from kept.core.case import Case
 from kept.core.rollout import Failure, Rollout
@@ -52,7 +52,7 @@ Your answer:"""
 
 FILES = "qa_*_final.json"
 
-_BOXED = re.compile(r"\\boxed\{\s*(?:\\text\{)?\s*\(?([A-Za-z])\)?")
+_BOXED = re.compile(r"\\boxed\{\s*+(?:\\text\{)?+\s*+\(?([A-Za-z])\)?")
 _SAID = re.compile(r"answer\s+is:?\s*\**\(?([A-Z])\b", re.IGNORECASE)
 _MARKED = re.compile(r"answer\s*:\s*\**\(?([A-Z])\b", re.IGNORECASE)
 _LETTER = re.compile(r"\b([A-Z])\b")
@@ -110,12 +110,12 @@ class LiveMathematicianBench(TurnOptions):
                 if question is None or found is None:
                     continue
                 choices, right = found
-                data: dict[str, Any] = {"question": question, "choices": choices}
-                kinds: Any = row.data.get("theorem_type")
+                data: dict[str, object] = {"question": question, "choices": choices}
+                kinds: object = row.data.get("theorem_type")
                 if not isinstance(kinds, list):
                     kinds = [kinds] if kinds else []
                 data["correct_choice"] = right
-                data["theorem_type"] = [str(kind) for kind in cast("list[Any]", kinds)]
+                data["theorem_type"] = [str(kind) for kind in cast("list[object]", kinds)]
                 data |= {name: str(row.data.get(name) or "") for name in ("theorem", "sketch")}
                 month, number = row.data.get("month"), row.data.get("no")
                 if month is None or row.data.get("id") is not None:
@@ -245,7 +245,7 @@ def _with_mcq(row: Row) -> Row:
     mcq = row.data.get("mcq")
     if not isinstance(mcq, dict):
         return row
-    inner = {k: v for k, v in cast("dict[str, Any]", mcq).items() if v is not None}
+    inner = {k: v for k, v in cast("dict[str, object]", mcq).items() if v is not None}
     return replace(row, data={**row.data, **inner})
 
 
@@ -257,7 +257,7 @@ def _choices(fields: Fields, row: Row) -> tuple[list[str], str] | None:
         fields.wrong(row, "there are no `choices`" if not found else "there is no `correct_choice`")
         return None
     if isinstance(right, dict):
-        given = cast("dict[str, Any]", right)
+        given = cast("dict[str, object]", right)
         wanted = Choice(label_in(given.get("label")), text_in(given))
     else:
         wanted = Choice(label_in(right), "")

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, cast
+from typing import Final, NotRequired, TypedDict, cast
 
 from kept.core.case import Case
+from kept.core.llm import Image
 from kept.core.rollout import Failure, Rollout
 from kept.errors import Problem, SetupError
 from kept.evaluators.environments.answers import (
@@ -42,7 +43,7 @@ from kept.evaluators.environments.datasets import (
     rows_of,
     values,
 )
-from kept.evaluators.environments.pictures import ImageDetail, find_picture, load_picture
+from kept.evaluators.environments.pictures import ImageDetail, Picture, find_picture, load_picture
 
 SYSTEM = """\
 You solve mathematical problems, most of them with a diagram. Take what is given from the text and
@@ -66,7 +67,20 @@ TEXT_ONLY, TEXT_DOMINANT = "Text Only", "Text Dominant"
 WHOLE = "testmini.json"
 """The file below `data_root` with all versions."""
 
-TWIN = "text_dominant_question"
+TWIN: Final = "text_dominant_question"
+
+
+class Version(TypedDict):
+    """Fields of a case."""
+
+    question: str
+    answer: list[str]
+    problem_version: str
+    question_type: str
+    metadata: dict[str, str]
+    image: NotRequired[Picture]
+    question_for_eval: NotRequired[str]
+    text_dominant_question: NotRequired[str]
 
 
 @dataclass(frozen=True)
@@ -117,14 +131,14 @@ class MathVerse(TurnOptions, JudgeOptions):
                 twin = row.data.get(TWIN) or twins.get(str(row.data.get("problem_index")))
                 if not twin:
                     fields.wrong(row, f"{WHOLE} has no `{TEXT_DOMINANT}` version of it")
-                data[TWIN] = twin
+                data[TWIN] = twin or ""
             yield Item(Case(self._id(row), data), row.where)
         if others and not found:
             there = ", ".join(f"`{one}`" for one in sorted(others))
             message = f"no row is of `problem_version: {self.problem_version}`; there is {there}"
             fields.problems.append(Problem(str(path), "", message))
 
-    def _data(self, fields: Fields, row: Row) -> dict[str, Any] | None:
+    def _data(self, fields: Fields, row: Row) -> Version | None:
         """The fields of a case; None, and problems, where a row has none."""
         version = str(row.data.get("problem_version") or "")
         question = str(row.data.get("question") or "").strip()
@@ -141,12 +155,18 @@ class MathVerse(TurnOptions, JudgeOptions):
         if golds is None:
             return None
         kind = str(row.data.get("question_type") or "")
-        data: dict[str, Any] = {"question": question, "answer": golds, "problem_version": version}
         about = row.data.get("metadata")
-        held = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
+        held = cast("dict[str, object]", about) if isinstance(about, dict) else {}
         subject = {name: str(held[name]) for name in ("subject", "subfield") if held.get(name)}
-        data |= {"question_type": kind, "metadata": subject}
-        data |= {"image": picture} if picture else {}
+        data: Version = {
+            "question": question,
+            "answer": golds,
+            "problem_version": version,
+            "question_type": kind,
+            "metadata": subject,
+        }
+        if picture:
+            data["image"] = picture
         if asked := row.data.get("question_for_eval"):
             data["question_for_eval"] = str(asked)
         if kind == "multi-choice" and not _right(data):
@@ -193,7 +213,7 @@ class MathVerse(TurnOptions, JudgeOptions):
         """The problem, and behind it the picture."""
         data = values(case)
         ask = ASK_CHOICE if _right(data) else ASK_FREE
-        parts: list[Any] = [f"{data['question'] or IN_PICTURE}\n\n{ask}"]
+        parts: list[str | Image] = [f"{data['question'] or IN_PICTURE}\n\n{ask}"]
         if "image" in data:
             parts.append(load_picture(data["image"], self.data_root, self.image_detail))
         return Posed.of(parts, SYSTEM)
@@ -247,7 +267,7 @@ def final_answer(text: str) -> str | Failure:
     return inner or said
 
 
-def _right(data: Mapping[str, Any]) -> list[frozenset[str]]:
+def _right(data: Version) -> list[frozenset[str]]:
     """Every set of labels that is right; none for a problem without choices.
 
     A published answer is a label, a label in brackets, several labels, or the text of a choice.
@@ -265,7 +285,7 @@ def _right(data: Mapping[str, Any]) -> list[frozenset[str]]:
     return [frozenset(label) for label in same] or ([found] if found else [])
 
 
-def _labels(answer: str, data: Mapping[str, Any], *, several: bool) -> frozenset[str]:
+def _labels(answer: str, data: Version, *, several: bool) -> frozenset[str]:
     """The labels of the choices that an answer means."""
     choices = choices_of(_told(data))
     label = chosen(answer, choices)
@@ -276,6 +296,6 @@ def _labels(answer: str, data: Mapping[str, Any], *, several: bool) -> frozenset
     return frozenset(label)
 
 
-def _told(data: Mapping[str, Any]) -> str:
+def _told(data: Version) -> str:
     """The question as text, also of the version that shows it in the picture."""
     return data["question"] or data.get("question_for_eval", "")

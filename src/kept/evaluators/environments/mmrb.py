@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, TypedDict, cast
 
 from kept.core.case import Case
 from kept.core.llm import Image
@@ -54,11 +54,23 @@ _OPTION = re.compile(r"\s*(?:\(\s*([A-Z])\s*\)|([A-Z])\s*[.):])\s*(.*)", re.DOTA
 _LETTER = re.compile(r"\W*[A-Z]\W*", re.IGNORECASE)
 _BRACKETS = re.compile(r"\banswer\s*\[([^\[\]]*)\]", re.IGNORECASE)
 _SAID = tuple(
-    re.compile(rf"\b{words}[ \t]*:?[ \t]*(\S.*)", re.IGNORECASE)
+    re.compile(rf"\b{words}[ \t]*+:?+[ \t]*+(\S.*)", re.IGNORECASE)
     for words in (r"final answer\s+is", r"the answer\s+is", r"answer[ \t]*:")
 )
 _WORD = re.compile(r"(?<![\w.])[-+]?\d+(?:[.,:/]\d+)*%?|[^\W_]+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+
+
+class Question(TypedDict):
+    """Fields of a case."""
+
+    question: str
+    answer: list[str]
+    images: list[Picture]
+    options: list[str]
+    source: str
+    subtask: str
+    question_type: str
 
 
 @dataclass(frozen=True)
@@ -99,10 +111,15 @@ class Mmrb(TurnOptions):
                 golds = fields.texts(row, ("answer",))
                 if question is None or pictures is None or golds is None:
                     continue
-                data: dict[str, Any] = {"question": question, "answer": golds, "images": pictures}
-                data["options"] = _texts(row)
-                names = ("source", "subtask", "question_type")
-                data |= {name: str(row.data.get(name) or "") for name in names}
+                data: Question = {
+                    "question": question,
+                    "answer": golds,
+                    "images": pictures,
+                    "options": _texts(row),
+                    "source": str(row.data.get("source") or ""),
+                    "subtask": str(row.data.get("subtask") or ""),
+                    "question_type": str(row.data.get("question_type") or ""),
+                }
                 if _is_fit(fields, row, data):
                     parts = (str(row.data.get(name, "")) for name in ("source", "subtask", "index"))
                     numbered = row.data.get("index") is not None
@@ -133,11 +150,8 @@ class Mmrb(TurnOptions):
 
     def pose(self, case: Case) -> Posed:
         """The question with each picture in its place, then the pictures without one."""
-        data = values(case)
-        loaded = [
-            load_picture(one, self.data_root, self.image_detail)
-            for one in cast("list[Picture]", data["images"])
-        ]
+        data: Question = values(case)
+        loaded = [load_picture(one, self.data_root, self.image_detail) for one in data["images"]]
         ask = ASK_CHOICE if _is_choice(data) else ASK_FREE
         return Posed.of([*_interleaved(_asked(data), loaded), f"\n\n{ask}"], SYSTEM)
 
@@ -221,7 +235,7 @@ def _interleaved(question: str, loaded: Sequence[Image]) -> Iterator[str | Image
             yield image
 
 
-def _is_fit(fields: Fields, row: Row, data: Mapping[str, Any]) -> bool:
+def _is_fit(fields: Fields, row: Row, data: Question) -> bool:
     """True where every place has its picture, and the answer is one of the choices."""
     most = len(data["images"])
     numbers = [int(number) for number in _PLACE.findall(_asked(data))]
@@ -241,16 +255,16 @@ def _is_fit(fields: Fields, row: Row, data: Mapping[str, Any]) -> bool:
     return not wrong
 
 
-def _is_choice(data: Mapping[str, Any]) -> bool:
+def _is_choice(data: Question) -> bool:
     return bool(data["options"]) or "choice" in data["question_type"].lower()
 
 
-def _right(data: Mapping[str, Any]) -> str:
+def _right(data: Question) -> str:
     """The label of the right choice; empty where the answer is none of them."""
     return chosen(data["answer"][0], _choices(data)) if _is_choice(data) else ""
 
 
-def _choices(data: Mapping[str, Any]) -> list[Choice]:
+def _choices(data: Question) -> list[Choice]:
     """The choices with their labels, which are part of their texts in the published files."""
     found = choices_in(data["options"])
     marked = [_OPTION.fullmatch(choice.text) for choice in found]
@@ -258,9 +272,9 @@ def _choices(data: Mapping[str, Any]) -> list[Choice]:
     return read if len(read) == len(found) else found
 
 
-def _asked(data: Mapping[str, Any]) -> str:
+def _asked(data: Question) -> str:
     """The question; the choices are added where they are no part of it."""
-    question: str = data["question"]
+    question = data["question"]
     choices = _choices(data)
     there = " ".join(question.split())
     if all(" ".join(choice.text.split()) in there for choice in choices):
@@ -272,6 +286,6 @@ def _texts(row: Row) -> list[str]:
     """The options as texts with their labels where they have some of their own."""
     given = row.data.get("options")
     found = choices_in(given)
-    if isinstance(given, list) and all(isinstance(one, str) for one in cast("list[Any]", given)):
+    if isinstance(given, list) and all(isinstance(one, str) for one in cast("list[object]", given)):
         return [choice.text for choice in found]
     return [f"({choice.label}) {choice.text}" for choice in found]

@@ -17,7 +17,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from string import punctuation
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 from kept.core.case import Case
 from kept.core.ports import Scope, Tool
@@ -318,7 +318,7 @@ class OfficeQa(Environment):
             documents = shelf.named(fields, row, named)
             if question is None or golds is None or documents is None:
                 continue
-            data: dict[str, Any] = {"question": question, "source_files": named}
+            data: dict[str, object] = {"question": question, "source_files": named}
             data["answer"] = golds[0] if len(golds) == 1 else f"[{', '.join(golds)}]"
             data["source_docs"] = _listed(row.data.get("source_docs"))
             kind = row.data.get("category") or row.data.get("difficulty") or "officeqa"

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from kept.core.llm import Image
+from kept.core.untyped import is_dict
 from kept.errors import SetupError
 from kept.evaluators.environments.datasets import Fields, Row
 from kept.evaluators.tools import documents
@@ -35,7 +36,7 @@ def find_picture(
     None, and a problem, where there is none. Its path is told from `root` where it lies there, so
     that data that was moved is the same data. Reads what a generated split has written as well.
     """
-    given = cast("dict[str, object]", value).get(_PATH) if isinstance(value, dict) else value
+    given = value.get(_PATH) if is_dict(value) else value
     if not isinstance(given, str) or not given.strip():
         fields.wrong(row, "it has no picture")
         return None

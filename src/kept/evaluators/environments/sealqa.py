@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from kept.core.case import Case
 from kept.core.llm import Message, ModelRequest
@@ -34,6 +34,7 @@ from kept.evaluators.environments.base import (
 )
 from kept.evaluators.environments.chat_student import answer_in, quoted
 from kept.evaluators.environments.datasets import Fields, Row, as_items, id_of, rows_in, values
+from kept.evaluators.tools.documents import Unreadable
 from kept.evaluators.tools.web_pages import Pages, page_text, read_page
 
 SYSTEM = """\
@@ -136,7 +137,7 @@ class SealQa(JudgeOptions):
             golds = fields.texts(row, ("ground_truth", "answer"))
             if question is None or golds is None:
                 continue
-            data: dict[str, Any] = {"question": question, "answer": " | ".join(golds)}
+            data: dict[str, object] = {"question": question, "answer": " | ".join(golds)}
             data["urls"] = _URL.findall(_text(row, "urls"))
             for name in ("search_results", "freshness", "question_types", "topic"):
                 data[name] = _text(row, name)
@@ -195,8 +196,27 @@ class SealQa(JudgeOptions):
 
     def _files(self, urls: Sequence[str]) -> Mapping[str, bytes]:
         places = [place for url in urls if (place := self._pages().stored(url))][:MOST_PAGES]
-        texts = (page_text(read_page(place))[:MOST_CHARS] for place in places)
-        return {f"pages/{n:02}.txt": text.encode() for n, text in enumerate(texts, 1)}
+        return _Files({f"pages/{n:02}.txt": place for n, place in enumerate(places, 1)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Files(Mapping[str, bytes]):
+    """Stored pages as files for an agent CLI, read when they are asked for."""
+
+    places: Mapping[str, Path]
+
+    def __getitem__(self, path: str) -> bytes:
+        try:
+            text = page_text(read_page(self.places[path]))[:MOST_CHARS]
+        except Unreadable as error:
+            text = f"This page cannot be read: {error}"
+        return text.encode("utf-8", "replace")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
 
 
 class _Asked(OneReply):
@@ -255,9 +275,9 @@ def _why(answer: str) -> str:
     return f"{quoted(answer)} is not the answer that was expected"
 
 
-def _evidence(data: Mapping[str, Any]) -> str:
+def _evidence(data: Mapping[str, object]) -> str:
     """What searches brought; empty where the published label, one word, stands in its place."""
-    text: str = data["search_results"]
+    text = str(data["search_results"])
     return text if len(text.split()) > 1 else ""
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from kept.core.case import Case
 from kept.core.llm import PASSED, Exchange, ToolUse
+from kept.core.untyped import is_list
 
 Kind = Literal["standard", "geval", "rag", "code"]
 Likeness = Literal["bleu", "rouge", "meteor"]
@@ -180,8 +181,8 @@ def read_metric(row: Mapping[str, Any]) -> Metric:
     if strange := [key for key in given if key not in known]:
         raise ValueError(f"a metric of the type `{kind}` has no `{strange[0]}`")
     for key, value in given.items():
-        if isinstance(value, list):
-            given[key] = tuple(cast("list[object]", value))
+        if is_list(value):
+            given[key] = tuple(value)
     return made(**given)
 
 

@@ -1,4 +1,4 @@
-"""A Python function as evaluator: it runs and scores in one go.
+"""A Python function as evaluator, and the scorer of runners that measure by themselves.
 
 The function may be `f(candidate)` or `f(candidate, case)`, plain or async, and returns a number, a
 mapping of metrics, or either with further information behind it.
@@ -17,6 +17,7 @@ from kept.core.case import IMPLICIT_CASE, Case
 from kept.core.containers import Copier, copier, make
 from kept.core.ports import Scope
 from kept.core.rollout import FREE, NO_FILES, Failure, Job, Rollout, TraceItem
+from kept.core.score import Score
 from kept.engine.user_code import LONGEST, Tamed, Threads, place_of, said_by
 from kept.errors import KeptError
 
@@ -247,3 +248,16 @@ def _trace(info: object) -> tuple[TraceItem, ...]:
     except Exception:  # noqa: BLE001 # the port wrapper: information may hold anything
         text = _whole(info)
     return (TraceItem("info", text),)
+
+
+class RecordedScorer:
+    """The rollout's own metrics."""
+
+    async def score(
+        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
+    ) -> Score | Failure:
+        """Take them as they are."""
+        return make(Score, (rollout.metrics, (), (), None))
+
+    async def close(self) -> None:
+        """Nothing was opened."""

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case, Labels
-from kept.core.containers import make
 from kept.core.llm import CASE, PASSED
 from kept.core.ports import Scope, Scorer
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
@@ -185,19 +184,6 @@ class Passing:
     async def close(self) -> None:
         """Let go of what the inner one has open."""
         await self.inner.close()
-
-
-class RecordedScorer:
-    """The rollout's own metrics."""
-
-    async def score(
-        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
-    ) -> Score | Failure:
-        """Take them as they are."""
-        return make(Score, (rollout.metrics, (), (), None))
-
-    async def close(self) -> None:
-        """Nothing was opened."""
 
 
 MAX_CHARS = 10_000

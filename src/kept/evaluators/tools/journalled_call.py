@@ -6,7 +6,7 @@ A schema in the spec overrides what the signature of a function gives.
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kept.core.llm import ToolAnswer
 from kept.core.ports import Scope
@@ -98,19 +98,25 @@ MOST_TEXT = 190_000
 """Characters of what a tool says; more than that would not be told to a model anyway."""
 
 
+Answer = TypeVar("Answer", bound=ToolAnswer)
+
+
 async def journalled(
-    scope: Scope, request: Mapping[str, object], do: Callable[[], Awaitable[ToolAnswer | Failure]]
-) -> ToolAnswer | Failure:
+    scope: Scope,
+    request: Mapping[str, object],
+    do: Callable[[], Awaitable[Answer | Failure]],
+    kind: type[Answer] = ToolAnswer,
+) -> Answer | Failure:
     """What a use came to; in a resume, what it came to then."""
 
-    async def timed() -> ToolAnswer | Failure:
+    async def timed() -> Answer | Failure:
         began = time.monotonic()
         answer = await do()
         if isinstance(answer, Failure):
             return answer
         return replace(answer, seconds=round(time.monotonic() - began, 4))
 
-    return await scope.call(request, ToolAnswer, timed, 0.0)
+    return await scope.call(request, kind, timed, 0.0)
 
 
 def cut(text: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE
@@ -25,6 +26,7 @@ from kept.evaluators.tools.python_code import exit_text
 from kept.models.structured_output import problem_with
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.command import Command, Exit, Limits, View
+from kept.sandbox.temp_dirs import remove_tree
 from kept.sandbox.workspace import Scratch, Workspace
 from kept.store.candidate_files import write_below
 
@@ -49,8 +51,22 @@ _ABOUT = (
     "and folders that were changed into do not. There is no network."
 )
 
+_KEPT_KINDS = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
+"""Kinds of files that a resume makes again: no sockets, pipes and devices."""
+
+_USUAL_MODE = stat.S_IFREG | 0o644
+
 Marks = dict[str, tuple[int, ...]]
-"""By path, what changes whenever a file does."""
+"""By path, what changes whenever a file does; mode and size first, of a folder the mode alone."""
+
+
+class Changes(NamedTuple):
+    """What a command changed, as the journal has it."""
+
+    files: Mapping[str, bytes | None]
+    """By path the content, of a link its target; None for what is gone."""
+    modes: Mapping[str, int] = {}
+    """Modes that are not those of a plain file: programs, links, folders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +80,14 @@ class ShellSettings:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     limits: Limits = field(default_factory=Limits)
     seconds: float = SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class ShellAnswer(ToolAnswer):
+    """What came of a command, with all that a resume needs to do without it."""
+
+    modes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """As `Changes` has them."""
 
 
 class EpisodeWorkspace:
@@ -117,21 +141,37 @@ class EpisodeWorkspace:
         )
         return await self._workspace.run(command)
 
-    def changes(self) -> dict[str, bytes | None]:
-        """Files that changed since the last look, by path; None for what is gone."""
+    def changes(self, most: int) -> Changes | None:
+        """What changed since the last look; None where its files have more than `most` bytes."""
         before, self._marks = self._marks, _marks_of(self.folder)
-        found: dict[str, bytes | None] = dict.fromkeys(before.keys() - self._marks.keys())
-        for path, mark in self._marks.items():
-            if before.get(path) != mark and stat.S_ISREG(mark[0]):
-                found[path] = (self.folder / path).read_bytes()
-        return found
+        now = {path: mark for path, mark in self._marks.items() if before.get(path) != mark}
+        if sum(mark[1] for mark in now.values() if stat.S_ISREG(mark[0])) > most:
+            return None
+        gone = dict.fromkeys(before.keys() - self._marks.keys())
+        there = {path: _content(self.folder / path, mark[0]) for path, mark in now.items()}
+        modes = {path: mark[0] for path, mark in now.items() if mark[0] != _USUAL_MODE}
+        return Changes({**gone, **there}, modes)
 
-    def apply(self, changes: Mapping[str, bytes | None]) -> None:
+    def apply(self, changes: Changes) -> None:
         """Make changes that were journalled."""
-        for path, data in changes.items():
+        files = dict(sorted(changes.files.items()))
+        modes = {path: changes.modes.get(path, _USUAL_MODE) for path in files}
+        # a folder before what is in it: a link that was there must not be followed
+        for path, data in files.items():
+            _remove_other(self.folder / path, None if data is None else modes[path])
+        for path, data in files.items():
             if data is None:
-                (self.folder / path).unlink(missing_ok=True)
-        write_below(self.folder, {path: d for path, d in changes.items() if d is not None})
+                continue
+            if stat.S_ISLNK(modes[path]):
+                (self.folder / path).symlink_to(os.fsdecode(data))
+            elif stat.S_ISDIR(modes[path]):
+                (self.folder / path).mkdir(exist_ok=True)
+            else:
+                write_below(self.folder, {path: data})
+        # last, and inner ones first: they may forbid to write
+        for path, data in reversed(files.items()):
+            if data is not None and not stat.S_ISLNK(modes[path]):
+                (self.folder / path).chmod(stat.S_IMODE(modes[path]))
         self._marks = _marks_of(self.folder)
 
     def close(self) -> None:
@@ -159,40 +199,68 @@ class ShellTool:
         """Run a command once; in a resume, make the changes that it made."""
         ran = False
 
-        async def do() -> ToolAnswer | Failure:
+        async def do() -> ShellAnswer | Failure:
             nonlocal ran
             ran = True
             return await self._run(arguments)
 
         request = {"tool": self.offer.name, "arguments": dict(arguments)}
-        answer = await journalled(scope, request, do)
-        if isinstance(answer, ToolAnswer) and not ran:
-            self.workspace.apply(answer.changes)
+        answer = await journalled(scope, request, do, ShellAnswer)
+        if isinstance(answer, ShellAnswer) and not ran:
+            self.workspace.apply(Changes(answer.changes, answer.modes))
         return answer
 
-    async def _run(self, arguments: Mapping[str, object]) -> ToolAnswer | Failure:
+    async def _run(self, arguments: Mapping[str, object]) -> ShellAnswer | Failure:
         if wrong := problem_with(dict(arguments), _SCHEMA):
-            return ToolAnswer(f"the arguments are wrong, {wrong}", wrong=True)
+            return ShellAnswer(f"the arguments are wrong, {wrong}", wrong=True)
         ended = await self.workspace.run(str(arguments["command"]))
         if isinstance(ended, Failure):
             return ended
-        changes = self.workspace.changes()
-        size = sum(len(data) for data in changes.values() if data is not None)
-        if size > MOST_CHANGED_BYTES:
+        try:
+            changes = self.workspace.changes(MOST_CHANGED_BYTES)
+        except OSError as error:
+            # it took the rights to a file away, say
+            message = f"a command left `{error.filename}`, which cannot be read: {error.strerror}"
+            return Failure("harness", "candidate", message)
+        if changes is None:
             most = MOST_CHANGED_BYTES // 2**20
             return Failure("limit", "candidate", f"a command changed more than {most} MiB of files")
         text = exit_text(ended, self.workspace.settings.seconds)
-        return ToolAnswer(text, wrong=not ended.ok, changes=changes)
+        return ShellAnswer(text, wrong=not ended.ok, changes=changes.files, modes=changes.modes)
+
+
+def _content(path: Path, mode: int) -> bytes:
+    """What a file holds, or where a link leads; nothing for a folder or a pipe."""
+    if stat.S_ISLNK(mode):
+        return os.fsencode(path.readlink())
+    return path.read_bytes() if stat.S_ISREG(mode) else b""
+
+
+def _remove_other(path: Path, mode: int | None) -> None:
+    """Remove a link, and what is not of the kind of a mode; anything for None."""
+    try:
+        there = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if mode is not None and stat.S_IFMT(there) == stat.S_IFMT(mode) != stat.S_IFLNK:
+        return
+    if stat.S_ISDIR(there):
+        remove_tree(path)
+    else:
+        path.unlink()
 
 
 def _marks_of(folder: Path) -> Marks:
     found: Marks = {}
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in UNTRACKED]
-        for name in names:
+        for name in (*folders, *names):
             path = Path(place, name)
             told = path.lstat()
             # the time of the last change of anything: a program can set that of the content
             mark = (told.st_mode, told.st_size, told.st_mtime_ns, told.st_ctime_ns, told.st_ino)
-            found[path.relative_to(folder).as_posix()] = mark
+            # a folder changes with all that is in it, of which each has its own mark
+            mark = (told.st_mode,) if stat.S_ISDIR(told.st_mode) else mark
+            if stat.S_IFMT(told.st_mode) in _KEPT_KINDS:
+                found[path.relative_to(folder).as_posix()] = mark
     return found

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from http.client import HTTPException, InvalidURL
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
@@ -17,7 +18,10 @@ from urllib.request import Request, urlopen
 from kept.core.llm import ToolAnswer
 from kept.core.ports import Scope
 from kept.core.rollout import Failure
+from kept.evaluators.tools.documents import Unreadable
 from kept.evaluators.tools.journalled_call import journalled
+from kept.sandbox.bounded import BoundedCalls, CallRaised
+from kept.sandbox.worker import ChildEnded
 
 MOST_BYTES = 4_000_000
 """Of a page; the rest is not read."""
@@ -26,6 +30,11 @@ SECONDS = 20.0
 """For the network to answer."""
 
 ENDINGS = ("", ".html", ".htm", ".txt", ".md", "/index.html")
+
+PARSE_SECONDS = 20.0
+"""For taking one page apart."""
+
+_CALLS = BoundedCalls("kept.evaluators.tools.web_pages:parse_page")
 
 _HIDDEN = ("script", "style", "noscript", "template", "svg", "head")
 _MARKUP = re.compile(r"<(?:!doctype|html|head|body|div|p|table|span)\b", re.IGNORECASE)
@@ -58,11 +67,14 @@ class Pages:
 
         async def do() -> ToolAnswer | Failure:
             place = self.stored(url)
-            if place is not None:
-                return ToolAnswer(page_text(read_page(place)))
-            if not self.network:
+            if place is None and not self.network:
                 return ToolAnswer(f"there is no page of {url}", wrong=True)
-            return await asyncio.to_thread(_fetched, url)
+            if place is not None:
+                return await asyncio.to_thread(_answered, place.name, read_page(place))
+            source = await asyncio.to_thread(_fetched, url)
+            if isinstance(source, str):
+                return await asyncio.to_thread(_answered, url, source)
+            return source
 
         return await journalled(scope, {"page": url}, do)
 
@@ -74,14 +86,31 @@ def read_page(place: Path) -> str:
 
 
 def page_text(source: str) -> str:
-    """The words of a page without its markup."""
+    """The words of a page without its markup; an `Unreadable` where that takes too long."""
     if not _MARKUP.search(source[:20_000]):
         return source.strip()
+    try:
+        return _CALLS.call({"source": source}, PARSE_SECONDS)
+    except TimeoutError as error:
+        raise Unreadable(f"reading it takes more than {PARSE_SECONDS:g} seconds") from error
+    except (MemoryError, CallRaised, ChildEnded, OSError) as error:
+        raise Unreadable(f"its reader failed: {error}") from error
+
+
+def parse_page(source: str) -> str:
+    """The same in this process: a hostile page takes the parser the square of its size."""
     parser = _Words()
     parser.feed(source)
     parser.close()
     lines = (" ".join(line.split()) for line in "".join(parser.parts).split("\n"))
     return "\n".join(line for line in lines if line)
+
+
+def _answered(name: str, source: str) -> ToolAnswer:
+    try:
+        return ToolAnswer(page_text(source))
+    except Unreadable as error:
+        return ToolAnswer(f"the page {name} cannot be read: {error}", wrong=True)
 
 
 class _Words(HTMLParser):
@@ -123,10 +152,11 @@ def _names(url: str) -> Iterator[str]:
                 yield f"{host}/{queried}{ending}".replace("//", "/")
 
 
-def _fetched(url: str) -> ToolAnswer | Failure:
-    if urlsplit(url).scheme not in ("http", "https"):
-        return ToolAnswer(f"{url} is no address of a web page", wrong=True)
+def _fetched(url: str) -> str | ToolAnswer | Failure:
+    """A page as it was sent; or why there is none, for a model or as a failure of the network."""
     try:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ValueError
         request = Request(url, headers={"User-Agent": "kept"})
         with urlopen(request, timeout=SECONDS) as reply:
             kind = reply.headers.get_content_type()
@@ -134,11 +164,14 @@ def _fetched(url: str) -> ToolAnswer | Failure:
             data: bytes = reply.read(MOST_BYTES)
     except HTTPError as error:
         return ToolAnswer(f"{url} answers {error.code}", wrong=True)
-    except (URLError, OSError, ValueError) as error:
-        return Failure("network", "infrastructure", f"cannot get {url}: {error}")
+    except (InvalidURL, ValueError):
+        return ToolAnswer(f"{url} is no address of a web page", wrong=True)
+    except (URLError, OSError, HTTPException) as error:
+        why = str(error) or type(error).__name__
+        return Failure("network", "infrastructure", f"cannot get {url}: {why}")
     if not kind.startswith("text/") and "html" not in kind:
         return ToolAnswer(f"{url} is no text but {kind}", wrong=True)
     try:
-        return ToolAnswer(page_text(data.decode(charset, "replace")))
+        return data.decode(charset, "replace")
     except LookupError:
-        return ToolAnswer(page_text(data.decode("utf-8", "replace")))
+        return data.decode("utf-8", "replace")

@@ -3,15 +3,13 @@
 An invalid schema is refused too: a check that cannot run must not pass.
 """
 
-import ast
 import csv
 import io
 import json
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from kept.core.parsing import ParseLimit, parse_json
+from kept.core.parsing import ParseLimit, parse_json, parse_python
 from kept.models.structured_output import problem_with
 from kept.orchestrator.checks.base import CheckResult, Passed, Rejected, Submission
 from kept.orchestrator.checks.files import below_output
@@ -89,12 +87,10 @@ def syntax_problem(path: str, data: bytes) -> Finding | None:
 
 def _python(path: str, text: str) -> Finding | None:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(text, path)
+        parse_python(text, path)
     except SyntaxError as error:
         return flaw(path, f"no Python: {error.msg}", "py", error.lineno)
-    except (ValueError, RecursionError, MemoryError) as error:
+    except ValueError as error:
         return flaw(path, f"no Python that can be read: {error}", "py")
     return None
 

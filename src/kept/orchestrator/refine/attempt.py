@@ -33,6 +33,9 @@ from kept.orchestrator.run_folder.read import FinishedRun, Refusal, SeedDefect
 LAST = 3
 """Refusals that are told; earlier ones were dealt with."""
 
+CRITICS = "critique"
+"""The check that refuses what critics find too poor."""
+
 SAME = 120
 """Characters by which two descriptions are the same."""
 
@@ -67,8 +70,10 @@ class Findings:
                 for d in self.defects
             ),
             *(
-                (said := f"a completion was refused by {r.gate}: {r.reason}", said, "critical")
+                # the reason of a refusal by critics repeats defects, which are findings themselves
+                (by if r.gate == CRITICS else f"{by}: {r.reason}", f"{by}: {r.reason}", "critical")
                 for r in self.refusals
+                for by in (f"a completion was refused by {r.gate}",)
             ),
             *(
                 (f"`{name}` falls short", f"`{name}` falls short by {gap:g}", "warning")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from kept.core.parsing import parse_json
 from kept.core.schedules.refine import Caps
+from kept.core.untyped import is_dict, is_list
 from kept.errors import SetupError
 from kept.orchestrator.loss import Loss, Signals, Weights, first_number, loss_of, mean_of
 
@@ -29,7 +30,7 @@ def read_object(path: Path) -> Row | None:
         value: object = parse_json(path.read_text(encoding="utf-8", errors="replace"))
     except (OSError, ValueError):
         return None
-    return cast("Row", value) if isinstance(value, dict) else None
+    return value if is_dict(value) else None
 
 
 def read_rows(path: Path) -> Iterator[Row]:
@@ -43,32 +44,32 @@ def read_rows(path: Path) -> Iterator[Row]:
             value: object = parse_json(line)
         except ValueError:
             continue
-        if isinstance(value, dict):
-            yield cast("Row", value)
+        if is_dict(value):
+            yield value
 
 
 def below(row: Row, *path: str) -> Any:  # noqa: ANN401 # whatever JSON holds
     """What stands at a path of keys; None where nothing does."""
     value: object = row
     for key in path:
-        if not isinstance(value, dict):
+        if not is_dict(value):
             return None
-        value = cast("Row", value).get(key)
+        value = value.get(key)
     return value
 
 
 def part(row: Row, *path: str) -> Row:
     """The object at a path of keys; an empty one where there is none."""
     value = below(row, *path)
-    return cast("Row", value) if isinstance(value, dict) else _NOTHING
+    return value if is_dict(value) else _NOTHING
 
 
 def rows_in(value: object) -> Iterator[Row]:
     """The objects of a list."""
-    if isinstance(value, list):
-        for one in cast("list[object]", value):
-            if isinstance(one, dict):
-                yield cast("Row", one)
+    if is_list(value):
+        for one in value:
+            if is_dict(one):
+                yield one
 
 
 def text_in(value: object) -> str:
@@ -408,10 +409,9 @@ def _scores(value: object) -> dict[str, float]:
     if isinstance(value, list):
         named = {text_in(row.get("name")): row.get("score") for row in rows_in(cast("Any", value))}
         value = {name: score for name, score in named.items() if name}
-    if not isinstance(value, dict):
+    if not is_dict(value):
         return {}
-    rows = cast("Mapping[str, Any]", value)
-    read = {name: first_number(one, below(rows, name, "score")) for name, one in rows.items()}
+    read = {name: first_number(one, below(value, name, "score")) for name, one in value.items()}
     return {name: one for name, one in read.items() if one is not None}
 
 

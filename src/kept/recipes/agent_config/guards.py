@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from kept.core.artifact import Candidate
 from kept.core.ports import Guard
+from kept.core.untyped import is_list, list_in
 from kept.proposers.few_shot import Layout
 from kept.spec.locate.tree import Selector, parse_path, plain
 from kept.spec.yaml import YamlFault, read_yaml
@@ -75,9 +76,9 @@ def _leaves(data: object, place: Place) -> Iterator[tuple[Place, object]]:
     if isinstance(data, Mapping):
         for key, value in cast("Mapping[Any, object]", data).items():
             yield from _leaves(value, (*place, str(key)))
-    elif isinstance(data, list):
-        yield (*place, "length"), len(cast("list[object]", data))
-        for number, value in enumerate(cast("list[object]", data)):
+    elif is_list(data):
+        yield (*place, "length"), len(data)
+        for number, value in enumerate(data):
             yield from _leaves(value, (*place, number))
     else:
         yield place, data
@@ -91,7 +92,7 @@ def _places(data: object, path: str) -> Iterator[Place]:
     place: Place = ()
     for part in parts:
         if isinstance(part, Selector):
-            rows = cast("list[Any]", data) if isinstance(data, list) else []
+            rows = list_in(data)
             found = [
                 n
                 for n, row in enumerate(rows)

@@ -9,11 +9,12 @@ proportion. With two, the third is the rest. All three cannot have axes.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from kept.core.artifact import Locator, Value
+from kept.core.untyped import is_list
 from kept.models.providers import REFERENCE
 from kept.proposers.numeric.space import Axis, Choices, Numbers, Point, Rest, Space
 from kept.proposers.text_units import TextAxis
@@ -278,7 +279,7 @@ def axes_of(read: ReadAgent, spec: AxesSpec | None = None) -> Axes:
 def _rows(source: Source, kind: str, model: type[M]) -> Iterator[tuple[int, M]]:
     """The axes of a kind that are right in themselves, each with its place."""
     given = said(source, (*BLOCK, "axes", kind))
-    for number in range(len(cast("list[object]", given)) if isinstance(given, list) else 0):
+    for number in range(len(given) if is_list(given) else 0):
         row = section(source, (*BLOCK, "axes", kind, number), model)
         if row is not None:
             yield number, row

@@ -62,7 +62,8 @@ from kept.recipes.evaluate.request import Wanted
 from kept.recipes.race_choice import default_gate, race_of, with_race
 from kept.recipes.task.make_coding_agent import hash_of
 from kept.recipes.task.spec import RaceSpec
-from kept.spec.source import set_by
+from kept.spec.source import read_source, set_by
+from kept.spec.validate import said
 from kept.spec.yaml import Loc
 from kept.store.home import Home
 
@@ -157,8 +158,27 @@ class ReadTuning:
     """Models without a price, for which `max_usd` is not enforced."""
 
 
-def read_tuning(path: Path, overrides: Sequence[str], tuning: Tuning) -> ReadTuning:
-    """Look at all of it; raises `SpecError` with everything that is wrong."""
+def tuning_problems(path: Path, overrides: Sequence[str]) -> tuple[Problem, ...]:
+    """Problems of an agent that has an `optimizer` block, the block's among them; else none.
+
+    Models without a price and without a key are left to the run that asks them.
+    """
+    if said(read_source(path, overrides), BLOCK) is None:
+        return ()
+    try:
+        read_tuning(path, overrides, Tuning(allow_unpriced=True), runs=False)
+    except SpecError as error:
+        return error.problems
+    return ()
+
+
+def read_tuning(
+    path: Path, overrides: Sequence[str], tuning: Tuning, *, runs: bool = True
+) -> ReadTuning:
+    """Look at all of it; raises `SpecError` with everything that is wrong.
+
+    Without `runs` a missing key is no problem where `check_agent` says so.
+    """
     try:
         read = read_agent(path, overrides, partial=True)
     except SpecError as error:
@@ -179,7 +199,7 @@ def read_tuning(path: Path, overrides: Sequence[str], tuning: Tuning) -> ReadTun
     limited = spec is not None and spec.max_usd is not None
     unpriced = _check_money(read, axes, critics, tuning) if limited else ()
     try:
-        check_agent(read, cases=found is not None)
+        check_agent(read, cases=found is not None, runs=runs)
     except SpecError as error:
         raise _all_of(error, wrong) from None
     if wrong:

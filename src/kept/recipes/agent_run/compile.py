@@ -15,7 +15,7 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.schedules.round_robin import MEASURE, Turns
 from kept.engine.budget import Halt
 from kept.errors import SetupError
-from kept.evaluators.scorers.composite import RecordedScorer
+from kept.evaluators.runners.function import RecordedScorer
 from kept.gates.fixed_cases import Sweep
 from kept.models.roles import probes_of
 from kept.orchestrator.budget import REASONS, is_raise

@@ -15,6 +15,7 @@ from kept.gates.fixed_cases import Sweep
 from kept.proposers.variants import SEED_ALONE
 from kept.recipes.base import Compiled, plan_facts
 from kept.recipes.evaluate.request import Evaluation, EvaluationFacts, Wanted
+from kept.results.cases import Evaluated
 
 
 def measure_plan(made: Compiled, asked: Evaluation) -> Compiled:
@@ -38,12 +39,17 @@ def as_sweep(
         charges=known.charges,
         limited_by=known.limited_by,
         pass_at=known.pass_at,
-        name=name,
-        rollouts=len(cases) * wanted.repeats,
-        cases=tuple([case.id for case in cases]),
-        # an agent and a student are measured by whether they pass, a task by its own metric
-        metric_is_pass=agent is not None,
-        agent=agent or {},
+        evaluated=Evaluated(
+            of=asked.of,
+            name=name,
+            rollouts=len(cases) * wanted.repeats,
+            cases=tuple([case.id for case in cases]),
+            pass_at=known.pass_at,
+            # an agent and a student are measured by whether they pass, a task by its own metric
+            metric_is_pass=agent is not None,
+            min_score=wanted.min_score,
+            agent=agent or {},
+        ),
     )
     return replace(
         plan,

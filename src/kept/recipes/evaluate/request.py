@@ -1,9 +1,9 @@
 """What a measurement was asked for, and what a journal holds of it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kept.recipes.base import Facts, Request
+from kept.results.cases import Evaluated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,4 @@ class Evaluation(Request):
 class EvaluationFacts(Facts):
     """What a measurement goes by."""
 
-    name: str
-    """Of what is measured."""
-    rollouts: int
-    cases: tuple[str, ...]
-    """Ids of the cases, in order."""
-    metric_is_pass: bool = False
-    """Whether the metric itself says that a case passes."""
-    agent: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Of an agent or a student: its model and what it has."""
+    evaluated: Evaluated

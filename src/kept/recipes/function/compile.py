@@ -28,8 +28,7 @@ from kept.core.plan import Plan
 from kept.core.ports import Gate, Guard, Probe, Proposer, Proving, Runner, Scorer
 from kept.core.text import count
 from kept.errors import SetupError
-from kept.evaluators.runners.function import FunctionRunner
-from kept.evaluators.scorers.composite import RecordedScorer
+from kept.evaluators.runners.function import FunctionRunner, RecordedScorer
 from kept.gates.seed_rules import Strict
 from kept.proposers.function import FunctionProposer
 from kept.proposers.variants import Variant, Variants

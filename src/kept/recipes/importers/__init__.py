@@ -15,6 +15,7 @@ from typing import Any, cast
 from kept import settings
 from kept.core.artifact import is_safe_path
 from kept.core.parsing import parse_json
+from kept.core.untyped import is_dict, is_list
 from kept.errors import SetupError
 
 
@@ -116,7 +117,7 @@ def _is_config(path: Path) -> bool:
         data = parse_json(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError):
         return False
-    return isinstance(data, dict) and "prompts" in cast("dict[str, object]", data)
+    return is_dict(data) and "prompts" in data
 
 
 def text_of(path: Path, limited: bool = True) -> str:
@@ -149,18 +150,18 @@ def task_text(head: str, parts: Mapping[str, Any]) -> str:
 def _block(key: str, value: object, indent: str = "") -> str:
     """A key with its value, on one line where it fits."""
     line = f"{indent}{key}: {_flow(value)}"
-    if len(line) <= WIDE or not isinstance(value, dict | list):
-        return line + "\n"
-    if isinstance(value, list):
-        rows = (f"{indent}  - {_flow(item)}\n" for item in cast("list[object]", value))
+    if len(line) > WIDE and is_list(value):
+        rows = (f"{indent}  - {_flow(item)}\n" for item in value)
         return f"{indent}{key}:\n" + "".join(rows)
-    inner = cast("dict[str, object]", value).items()
-    return f"{indent}{key}:\n" + "".join(_block(name, one, f"{indent}  ") for name, one in inner)
+    if len(line) > WIDE and is_dict(value):
+        rows = (_block(name, one, f"{indent}  ") for name, one in value.items())
+        return f"{indent}{key}:\n" + "".join(rows)
+    return line + "\n"
 
 
 def _flow(value: object) -> str:
-    if isinstance(value, dict):
-        inner = cast("dict[str, object]", value).items()
+    if is_dict(value):
+        inner = value.items()
         return "{" + ", ".join(f"{name}: {_flow(one)}" for name, one in inner) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_flow(item) for item in cast("list[object]", value)) + "]"

@@ -11,11 +11,12 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 from kept.core.case import POSSIBLE_ANSWER_NAMES, answer_field
 from kept.core.parsing import parse_json
 from kept.core.text import count
+from kept.core.untyped import is_dict, is_list
 from kept.errors import Problem, SetupError, SpecError
 from kept.models.providers import ModelConfig, config_of
 from kept.models.roles import is_free, unbounded
@@ -43,7 +44,7 @@ def budget_of(*models: object, steps: int = STEPS) -> tuple[dict[str, Any], list
     unknown = [n for c, n in zip(configs, models, strict=True) if c is None or unbounded(c)]
     if unknown:
         name = unknown[0]
-        name = cast("dict[str, object]", name).get("model") if isinstance(name, dict) else name
+        name = name.get("model") if is_dict(name) else name
         note = f"what `{name}` costs at most is not known, so the task has no limit of money"
         return budget, [note]
     note = f"a run may spend ${USD:g}: `budget.max_usd`"
@@ -120,14 +121,13 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
                     wrong(number, f"not JSON: {getattr(error, 'msg', error)}")
     rows: list[dict[str, Any]] = []
     for line, value in found:
-        if not isinstance(value, dict):
+        if not is_dict(value):
             wrong(line, f"{kind_of(value)}, where an object with fields was expected")
             continue
-        row = cast("dict[str, Any]", value)
-        lack = [name for name in (rows[0] if rows else ()) if name not in row]
+        lack = [name for name in (rows[0] if rows else ()) if name not in value]
         if lack:
             wrong(line, f"no `{lack[0]}`, which the rows before have")
-        rows.append(row)
+        rows.append(value)
     if not rows and not problems:
         wrong(1, "there are no cases in it")
     if problems:
@@ -141,11 +141,11 @@ def _list(text: str, wrong: Wrong) -> list[tuple[int, object]]:
     except ValueError as error:
         wrong(getattr(error, "lineno", 1), f"not JSON: {getattr(error, 'msg', error)}")
         return []
-    if not isinstance(data, list):
+    if not is_list(data):
         wrong(1, "not a list of cases")
         return []
     # the place in the list: lines are not known
-    return list(enumerate(cast("list[object]", data), 1))
+    return list(enumerate(data, 1))
 
 
 class Table(NamedTuple):

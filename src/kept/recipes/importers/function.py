@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kept.core.parsing import parse_python
 from kept.errors import Problem, SetupError, SpecError
 from kept.recipes.importers import Draft, task_text, text_of
 from kept.recipes.importers.cases import STEPS, budget_of, read_rows
@@ -45,7 +46,7 @@ def imported(
 def parsed(file: Path, text: str) -> ast.Module:
     """A file of Python, read and not run."""
     try:
-        return ast.parse(text)
+        return parse_python(text)
     except (SyntaxError, ValueError) as error:
         raise SetupError(f"{file.name} is not Python: {error}") from error
 
@@ -106,7 +107,7 @@ def draft_of_function(
     """A task that improves the text which a function scores."""
     source = text_of(path)
     try:
-        tree = ast.parse(source)
+        tree = parse_python(source)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         why = getattr(error, "msg", None) or str(error)

@@ -7,10 +7,11 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from kept.core.case import POSSIBLE_ANSWER_NAMES, answer_field
+from kept.core.untyped import dict_in
 from kept.errors import SetupError
 from kept.recipes.importers import Draft, task_text, text_of
 from kept.recipes.importers.cases import (
@@ -191,7 +192,7 @@ def _told(path: Path, text: str) -> tuple[str, str]:
     except YamlFault as fault:
         message = f"{path}:{fault.line + 1} is not YAML: {fault.message}"
         raise SetupError(message, hint="the lines between `---` are YAML") from fault
-    given = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+    given = dict_in(said)
     return _slug(str(given.get("name") or named)), str(given.get("description") or named)
 
 

@@ -17,7 +17,7 @@ from kept.core.plan import REFINE, Plan
 from kept.core.schedules.refine import FEWEST, MOST, TIERS, Refining, Tier, clamped, halved
 from kept.engine.stop import SystemClock
 from kept.errors import SetupError
-from kept.evaluators.scorers.composite import RecordedScorer
+from kept.evaluators.runners.function import RecordedScorer
 from kept.models.providers import ModelConfig, parse
 from kept.models.roles import probes_of
 from kept.orchestrator.events import Hearer

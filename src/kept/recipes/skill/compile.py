@@ -23,8 +23,7 @@ from kept.core.text import count
 from kept.errors import Problem, SetupError, SpecError
 from kept.evaluators.environments.base import SKILL, Opened
 from kept.evaluators.scorers.composite import MIXED, Mixed
-from kept.gates.expected_cost import raced, screened
-from kept.gates.race import PRESETS, Race
+from kept.gates.race import PRESETS, Race, raced, screened
 from kept.gates.seed_rules import Selection
 from kept.models.context_window import window_of
 from kept.models.prompts import SKILL_FILES, SKILLS, prompt

@@ -12,8 +12,9 @@ replaced as a whole, unless a flag sets a key inside them. Every value keeps the
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib.resources import files
 from os.path import normpath
@@ -258,6 +259,26 @@ class Flags(NamedTuple):
     found: list[str]
     """As `KEY=VALUE`."""
     problems: list[Problem]
+    typed: dict[str, tuple[str, str]]
+    """The flag and the value that were typed, by the `KEY=VALUE` that they stand for."""
+
+    @contextmanager
+    def as_typed(self) -> Generator[None]:
+        """Report problems by the flags that were typed, not by the keys that they stand for."""
+        try:
+            yield
+        except SpecError as error:
+            problems = list(error.problems)
+            for at, one in enumerate(problems):
+                if one.where in self.typed:
+                    flag, value = self.typed[one.where]
+                    problems[at] = replace(one, where=flag, path=value)
+            raise SpecError(problems) from error
+
+    def add(self, flag: str, key: str, value: str) -> None:
+        """Set a key by a flag."""
+        self.found.append(override(key, value))
+        self.typed[self.found[-1]] = (flag, value)
 
 
 def no_options() -> Collection[str]:
@@ -275,7 +296,7 @@ def flags_of(
     `own` are flags of the command itself, of which one may be meant. `options` names what
     environments take, and is called only for a flag that is no key of a section: it imports them.
     """
-    given = Flags([], [])
+    given = Flags([], [], {})
     left = list(words)
     while left:
         word = left.pop(0)
@@ -297,7 +318,7 @@ def flags_of(
         elif not equals and (not left or left[0].startswith("--")):
             given.problems.append(Problem(f"--{name}", key, "what it is to be is missing"))
         else:
-            given.found.append(override(key, value if equals else left.pop(0)))
+            given.add(f"--{name}", key, value if equals else left.pop(0))
     return given
 
 

@@ -6,7 +6,7 @@ config names, else the teacher. The money limit must be enforceable.
 Problems are reported to the config all at once: an unknown option does not hide a missing skill.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -65,7 +65,7 @@ _OPEN = "danger-full-access"
 def student_of(spec: SkillSpec, env: Environment) -> Runner:
     """The student of a config, in an environment."""
     if spec.agent is not None:
-        return WorkspaceRunner(env, _harness(spec, spec.agent, env.exec_seconds()))
+        return WorkspaceRunner(env, _harness(spec, spec.agent, env))
     return ChatRunner(env, connect_role("target", named_student(spec)), ModelRequest(()))
 
 
@@ -93,7 +93,18 @@ def student_config(spec: SkillSpec) -> ModelConfig | None:
     )
 
 
-def _harness(spec: SkillSpec, agent: str, seconds: float) -> Harness:
+def _data_of(spec: SkillSpec, env: Environment) -> list[Path]:
+    """Where the cases of a config lie, and the files that they name: the answers are among them."""
+    named = (spec.env.data_path, spec.env.split_dir)
+    found = [spec.folder / Path(one).expanduser() for one in named if one]
+    options: Mapping[str, object] = getattr(env, "__dict__", {})
+    for value in options.values():
+        several = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+        found += [one for one in several if isinstance(one, Path)]
+    return [one.resolve() for one in found if one.exists()]
+
+
+def _harness(spec: SkillSpec, agent: str, env: Environment) -> Harness:
     config = named_student(spec)
     cli = _cli(spec, agent)
     if config.provider not in cli.providers:
@@ -112,18 +123,18 @@ def _harness(spec: SkillSpec, agent: str, seconds: float) -> Harness:
             f"an agent runs commands, and nothing holds them: {able.why_not}", hint=hint
         )
     tree = spec.folder.resolve()
-    # of our folder it sees nothing: the data with the answers may lie there
-    hidden = (tree, Home.find(spec.folder).path.resolve())
-    inside = program.path.is_relative_to(tree)
+    # it sees neither our folder nor the data, which has the answers
+    places = dict.fromkeys((tree, *_data_of(spec, env)))
+    hidden = [one for one in places if not program.path.is_relative_to(one)]
     view = View(
         tree,
-        hidden=hidden[1:] if inside else hidden,
+        hidden=(*hidden, Home.find(spec.folder).path.resolve()),
         seen=program.folders,
         network="on",
         bare=True,
         walls=walls,
     )
-    command = Command(cli.program, Path("/"), seconds, view=view)
+    command = Command(cli.program, Path("/"), env.exec_seconds(), view=view)
     return Harness(cli, config, command, Scratch())
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ValidationError
 
 from kept import settings
+from kept.core.untyped import is_dict, is_list
 from kept.models.providers import ModelConfig
 from kept.recipes.skill.config_keys import (
     BASE,
@@ -103,22 +104,21 @@ def _told_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """What an environment is told, with no more of its judges than can be shown."""
     found = dict(options)
     judge = found.get("judge_model")
-    if isinstance(judge, dict):
-        found["judge_model"] = _told_model(cast("dict[str, Any]", judge))
+    if is_dict(judge):
+        found["judge_model"] = _told_model(judge)
     metrics = found.get("metrics")
-    if isinstance(metrics, list):
-        found["metrics"] = [_told_metric(one) for one in cast("list[Any]", metrics)]
+    if is_list(metrics):
+        found["metrics"] = [_told_metric(one) for one in metrics]
     return found
 
 
 def _told_metric(metric: object) -> object:
-    if not isinstance(metric, dict):
+    if not is_dict(metric):
         return metric
-    found = cast("dict[str, Any]", metric)
-    judge = found.get("model")
-    if not isinstance(judge, dict):
-        return found
-    return {**found, "model": _told_model(cast("dict[str, Any]", judge))}
+    judge = metric.get("model")
+    if not is_dict(judge):
+        return metric
+    return {**metric, "model": _told_model(judge)}
 
 
 def _told_model(model: Mapping[str, Any]) -> dict[str, Any]:

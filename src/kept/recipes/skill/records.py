@@ -22,8 +22,8 @@ from kept.core.event import StepRecords
 from kept.core.llm import CASE, COMMAND, EXPECTED
 from kept.core.proposal import Note, Proposal, Skip
 from kept.core.rollout import Job, TraceItem
-from kept.core.schedules.epochs import STEP, epoch_of
 from kept.core.score import Evaluation
+from kept.core.turns import STEP, epoch_of
 
 _NOTHING: Mapping[str, Any] = {}
 

@@ -15,7 +15,6 @@ with cached replies: a cached reply has none.
 import ast
 import os
 import re
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 
 from kept.core.case import Cases, implicit_cases
 from kept.core.objective import OWN
+from kept.core.parsing import parse_python
 from kept.evaluators.runners.coding_agent import AgentRunnerSpec
 from kept.evaluators.runners.command import ModelRunnerSpec
 from kept.models.roles import is_kept
@@ -178,10 +178,8 @@ def _words(around: tuple[Path, ...], text: str) -> Iterator[Path]:
 
 def _parsed(text: str) -> ast.Module | None:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return parse_python(text)
+    except (SyntaxError, ValueError):
         return None
 
 

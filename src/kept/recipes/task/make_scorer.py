@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kept.core.artifact import Candidate
 from kept.core.case import Cases
-from kept.core.parsing import compile_pattern
+from kept.core.parsing import compile_pattern, parse_python
 from kept.core.ports import Scorer
 from kept.evaluators.runners.command import ModelRunnerSpec
 from kept.evaluators.runners.model import fields_of
@@ -127,8 +127,8 @@ def _python_faults(value: str, folder: Path) -> Iterator[Fault]:
         if not re.search(rf"^(?:async\s+)?def\s+{re.escape(function)}\b", text, re.MULTILINE):
             yield Fault(("value",), f"`{file}` has no function `{function}`")
     try:
-        compile(text, file or "<assertion>", "exec")
-    except (SyntaxError, ValueError) as error:
+        compile(parse_python(text), file or "<assertion>", "exec")
+    except (SyntaxError, ValueError, RecursionError) as error:
         why = getattr(error, "msg", None) or str(error)
         line = f" in line {error.lineno}" if file and isinstance(error, SyntaxError) else ""
         yield Fault(("value",), f"is not Python: {why}{line}")

@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
+from kept.core.untyped import is_list
 from kept.models.protocol import Taken, mapping, maps
 from kept.sandbox.coding_agents.definition import TRIES, Cli, Event, Target, Told
 from kept.sandbox.coding_agents.result import block, blocks, counts, status_in, status_of, text
@@ -112,7 +113,7 @@ def _result(told: Told, event: Event) -> None:
         told.stop = str(event["subtype"])
     else:
         errors: object = event.get("errors") or event.get("subtype")
-        listed = cast("list[object]", errors) if isinstance(errors, list) else [errors]
+        listed = errors if is_list(errors) else [errors]
         told.error = result or "; ".join(map(str, listed))
         told.status = status_of(event.get("api_error_status")) or status_in(told.error)
 

@@ -27,6 +27,7 @@ from typing import Any, TypeVar, cast
 from kept.core.parsing import parse_json
 from kept.core.rollout import Failure, Rollout, TraceItem, Usage
 from kept.core.text import count, one_line, shortened
+from kept.core.untyped import is_dict
 from kept.models.prices import rates_of, warn_of_usage
 from kept.models.protocol import Taken, is_count, maps, of_status
 from kept.models.providers import ModelConfig, key_name
@@ -85,7 +86,7 @@ def _object(line: str | bytes) -> dict[str, Any] | None:
         found: object = parse_json(line)
     except ValueError:
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return found if is_dict(found) else None
 
 
 def cut_lines(session: bytes, steps: int, ends_step: Callable[[Event], bool]) -> bytes:

@@ -8,10 +8,11 @@ What the server says next.
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from kept.core.llm import ModelReply
 from kept.core.rollout import FREE, Usage
+from kept.core.untyped import is_dict, is_list, list_in
 
 FaultKind = Literal[
     "status",  # an error with a status and a message
@@ -110,7 +111,7 @@ class Seen:
         found: dict[str, str] = {}
         for tool in _items(self.body.get("tools")):
             inner = tool.get("function")
-            named = cast("dict[str, Any]", inner) if isinstance(inner, dict) else tool
+            named = inner if is_dict(inner) else tool
             found[str(named.get("name", tool.get("type", "")))] = str(tool.get("type", "function"))
         return found
 
@@ -124,8 +125,8 @@ def text_of(content: object) -> str:
 
 
 def _items(value: object) -> list[dict[str, Any]]:
-    found = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", item) for item in found if isinstance(item, dict)]
+    found = list_in(value)
+    return [item for item in found if is_dict(item)]
 
 
 def _chat(body: Mapping[str, Any]) -> Iterator[Line]:
@@ -160,7 +161,7 @@ def _messages(body: Mapping[str, Any]) -> Iterator[Line]:
 
 def _embeddings(body: Mapping[str, Any]) -> Iterator[Line]:
     given = body.get("input")
-    for text in cast("list[object]", given) if isinstance(given, list) else [given]:
+    for text in given if is_list(given) else [given]:
         yield Line("user", str(text))
 
 

@@ -1,14 +1,11 @@
-"""One sitting of an agent run: from its first line to what was made of the task."""
+"""Session of an agent run: from its first line to what was made of the task."""
 
-import asyncio
 import os
 import sys
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from kept.core.state import State
 from kept.errors import SetupError
 from kept.orchestrator.budget import AXES, enough
 from kept.orchestrator.events import agent_run_json, agent_run_page, agent_run_text, end_line
@@ -21,23 +18,14 @@ from kept.recipes.agent_run.journal_view import agent_run_of, deliveries_of
 from kept.recipes.agent_run.request import Asked
 from kept.recipes.base import Context
 from kept.recipes.registry import compile_resumed, request_of
-from kept.run import Ended, Watch, resume, start
+from kept.run import Ended
 from kept.store.candidate_files import named_place, write_below, write_whole
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.ui.cli import _output
-from kept.ui.cli._command import (
-    CUT_SHORT,
-    INTERRUPTED,
-    CutShortError,
-    command_for,
-    path_from_here,
-    show_log,
-)
-from kept.ui.cli._output import pairs
+from kept.ui.cli._command import command_for, path_from_here
 from kept.ui.cli._progress import PlainProgress, Progress
-from kept.ui.cli._run import told_warnings
-from kept.ui.cli.main import settled
+from kept.ui.cli._run import Session, run_session, told_warnings
 
 NOT_COMPLETE = 1
 
@@ -54,73 +42,55 @@ class HowAgent:
 def start_agent(asked: Asked, how: HowAgent) -> int:
     """Run a task in a new folder; the exit code."""
     _check_output(asked)
-    home = Home.find(Path(asked.folder))
-    progress, stop = _progress(how), Stop()
-    made = compile_agent_run(asked, Watched(say=progress.say, stop=stop))
-    plan = told_warnings(made)
-    return _sit(lambda watch: start(plan, home, watch), asked, how, progress, stop)
+    session = AgentSession(asked, how)
+    plan = told_warnings(compile_agent_run(asked, session.watched))
+    return run_session(plan, Home.find(Path(asked.folder)), session)
 
 
 def resume_agent(run: Run, settings: tuple[str, ...], how: HowAgent) -> int:
     """Go on with a run; the exit code."""
     asked = request_of(run, Asked)
     assert asked is not None, "an agent run"
-    progress, stop = _progress(how), Stop()
-    watched = Watched(say=progress.say, stop=stop)
-    plan = told_warnings(compile_resumed(run, Context(overrides=settings, watched=watched)))
-    return _sit(lambda watch: resume(plan, run.folder, watch), asked, how, progress, stop)
+    session = AgentSession(asked, how)
+    context = Context(overrides=settings, watched=session.watched)
+    plan = told_warnings(compile_resumed(run, context))
+    return run_session(plan, run.folder, session)
 
 
-def _progress(how: HowAgent) -> Progress:
-    progress = Progress() if how.quiet else PlainProgress(sys.stderr)
-    # its one step is no news
-    progress.step_lines = False
-    return progress
+class AgentSession(Session):
+    """A task that an agent does, told by what it delivered; its one step is no news."""
 
+    def __init__(self, asked: Asked, how: HowAgent) -> None:
+        stop = Stop()
+        progress = Progress() if how.quiet else PlainProgress(sys.stderr)
+        super().__init__(progress, stop=stop, step_lines=False)
+        self.asked = asked
+        self.watched = Watched(say=progress.say, stop=stop)
+        self._how = how
 
-def _sit(
-    go: Callable[[Watch], Coroutine[Any, Any, Ended]],
-    asked: Asked,
-    how: HowAgent,
-    progress: Progress,
-    stop: Stop,
-) -> int:
-    show_log()
+    def answer(self, ended: Ended) -> None:
+        """Put down what was made, and say what came of it."""
+        folder = ended.folder
+        with Run(folder) as run:
+            record, delivered = agent_run_of(run), deliveries_of(run)
+        self._complete = record is not None and record.status == "complete"
+        place = _deliver(folder, self.asked, delivered)
+        if record is not None:
+            page = folder / "report.md"
+            try:
+                write_whole(page, agent_run_page(record).encode("utf-8", "replace"))
+            except OSError as error:
+                _output.warn(f"cannot write {path_from_here(page)}: {error.strerror}")
+        if self._how.json:
+            told = agent_run_json(record) if record else {}
+            head = {"ok": self._complete, "folder": str(folder), "output": str(place)}
+            _output.document({**head, **told})
+        elif record is not None:
+            _output.answer(_answer(record, folder, place, whole=self._how.verbose))
 
-    def on_signal() -> None:
-        stop()
-        progress.on_signal()
-
-    watch = Watch((progress,), signals=True, on_signal=on_signal)
-    try:
-        with progress, settled():
-            ended = asyncio.run(go(watch))
-    except Exception as error:
-        started = progress.state.started
-        if started is None:
-            raise
-        folder = Home.find(Path(asked.folder)).runs / started.run_id
-        raise CutShortError(error, command_for("resume", folder)) from error
-    return _tell(ended.folder, ended.state, asked, how)
-
-
-def _tell(folder: Path, state: State, asked: Asked, how: HowAgent) -> int:
-    """Put down what was made, and say what came of it."""
-    with Run(folder) as run:
-        record, delivered = agent_run_of(run), deliveries_of(run)
-    place = _deliver(folder, asked, delivered)
-    if record is not None:
-        try:
-            write_whole(folder / "report.md", agent_run_page(record).encode("utf-8", "replace"))
-        except OSError as error:
-            _output.warn(f"cannot write {path_from_here(folder / 'report.md')}: {error.strerror}")
-    if how.json:
-        told = agent_run_json(record) if record else {}
-        ok = record is not None and record.status == "complete"
-        _output.document({"ok": ok, "folder": str(folder), "output": str(place), **told})
-    elif record is not None:
-        _output.answer(_answer(record, folder, place, whole=how.verbose))
-    return _code(folder, state, record)
+    def finish(self) -> int:
+        """0 for a complete task."""
+        return 0 if self._complete else NOT_COMPLETE
 
 
 def _answer(record: AgentRun, folder: Path, place: Path, *, whole: bool) -> str:
@@ -131,19 +101,7 @@ def _answer(record: AgentRun, folder: Path, place: Path, *, whole: bool) -> str:
     rows += [("folder", path_from_here(folder)), ("look", command_for("show", folder))]
     if (more := _more(record)) is not None:
         rows.append(("go on", f"{command_for('resume', folder)} --set {more}"))
-    return f"{_output.style(end_line(record), bold=True, fg=colour)}\n\n{pairs(rows)}"
-
-
-def _code(folder: Path, state: State, record: AgentRun | None) -> int:
-    stopped = state.stopped
-    go_on = command_for("resume", folder)
-    if stopped is not None and stopped.kind == "interrupted":
-        _output.note(f"interrupted: `{go_on}` goes on where it stopped")
-        return INTERRUPTED
-    if stopped is not None and stopped.kind == "error":
-        _output.note(f"error: {stopped.message}\n\nhint: `{go_on}` goes on where it stopped")
-        return CUT_SHORT
-    return 0 if record is not None and record.status == "complete" else NOT_COMPLETE
+    return f"{_output.style(end_line(record), bold=True, fg=colour)}\n\n{_output.pairs(rows)}"
 
 
 def _check_output(asked: Asked) -> None:

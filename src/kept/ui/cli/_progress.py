@@ -26,11 +26,10 @@ from kept.core.schedules.refine import RERUN, iteration_words, iterations_in
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.core.text import count, one_line, significant
-from kept.recipes.evaluate.request import EvaluationFacts
-from kept.recipes.registry import facts_in
+from kept.results.cases import Evaluated, evaluated_in
 from kept.results.compare import compared_in
+from kept.results.summary import values
 from kept.settings import dumb_terminal
-from kept.store.run_index import values
 from kept.ui.cli._output import cut_middle
 from kept.ui.report.format import number
 
@@ -57,7 +56,7 @@ class Progress:
         self.began = time.monotonic()
         self.signals = 0
         self.proposer_width = 0
-        self.facts: EvaluationFacts | None = None
+        self.evaluated: Evaluated | None = None
         """Of a run that measures: then a case is what a person waits for."""
         self.step_lines = True
         """Whether a closed step is told here, and not by somebody who knows it better."""
@@ -97,7 +96,7 @@ class Progress:
             self.rollouts = state.spend.rollouts
             names = state.settings.proposers
             self.proposer_width = max((len(name) for name in names), default=0)
-            self.facts = facts_in(state.started, EvaluationFacts)
+            self.evaluated = evaluated_in(state)
             if isinstance(event, RunResumed):
                 self._steps_before = len(state.history)
             self.opening(event, state)
@@ -106,8 +105,8 @@ class Progress:
         """Count it; nothing else, for there may be thousands a second, unless it is waited for."""
         self.rollouts += 1
         self.seconds += outcome.seconds
-        if self.facts is not None:
-            self.measured(job, outcome, self.facts)
+        if self.evaluated is not None:
+            self.measured(job, outcome, self.evaluated)
 
     def on_signal(self) -> None:
         """Somebody pressed Ctrl-C."""
@@ -123,7 +122,7 @@ class Progress:
     def closed(self, step: ClosedStep) -> None:
         """A step has its verdict."""
 
-    def measured(self, job: Job, outcome: Outcome, facts: EvaluationFacts) -> None:
+    def measured(self, job: Job, outcome: Outcome, facts: Evaluated) -> None:
         """A case of a run that measures is done."""
 
     def say(self, text: str) -> None:
@@ -143,10 +142,10 @@ class PlainProgress(Progress):
 
     def closed(self, step: ClosedStep) -> None:
         """The step in one line; the one of a run that measures says nothing new."""
-        if self.facts is None:
+        if self.evaluated is None:
             self.say(step_line(step, self.proposer_width, self.state))
 
-    def measured(self, job: Job, outcome: Outcome, facts: EvaluationFacts) -> None:
+    def measured(self, job: Job, outcome: Outcome, facts: Evaluated) -> None:
         """The case in one line."""
         self.say(case_line(job, outcome, self.state.settings, facts))
 
@@ -194,7 +193,7 @@ def _aim(started: RunStarted) -> str:
 
 
 def _measured(started: RunStarted) -> str:
-    facts = facts_in(started, EvaluationFacts)
+    facts = evaluated_in(State(started=started))
     return f"{facts.name}, {count(facts.rollouts, 'rollout')}" if facts else ""
 
 
@@ -220,10 +219,10 @@ def _says_the_same(history: History) -> bool:
     return idle and last.verdict == before.verdict and last.turn.proposer == before.turn.proposer
 
 
-def case_line(job: Job, outcome: Outcome, settings: RunSettings, facts: EvaluationFacts) -> str:
+def case_line(job: Job, outcome: Outcome, settings: RunSettings, facts: Evaluated) -> str:
     """`failed   refund-over-limit  1.2 s  equality 0.00: …`."""
     # at use: only a run that measures needs it, and with it comes all of the report
-    from kept.ui.report.eval_results import grading_of, tested
+    from kept.results.cases import grading_of, tested
 
     grading = grading_of(settings, facts)
     told = tested(job, outcome, (), grading)
@@ -319,7 +318,7 @@ class LiveProgress(Progress):
         """Say which run this is."""
         self._lines.append(Text(opening_line(event, state), style="dim"))
 
-    def measured(self, job: Job, outcome: Outcome, facts: EvaluationFacts) -> None:
+    def measured(self, job: Job, outcome: Outcome, facts: Evaluated) -> None:
         """The case in one line."""
         line = Text(case_line(job, outcome, self.state.settings, facts))
         line.stylize(STYLES.get(str(line)[:8].strip(), ""), 0, 8)
@@ -327,7 +326,7 @@ class LiveProgress(Progress):
 
     def closed(self, step: ClosedStep) -> None:
         """The step in one line; the one of a run that measures says nothing new."""
-        if self.facts is not None:
+        if self.evaluated is not None:
             return
         style = STYLES.get(step.verdict.word, "")
         line = Text(f"step {step.step:>2}  ")
@@ -372,7 +371,7 @@ class LiveProgress(Progress):
 
     def _asked(self) -> int:
         """Rollouts of a run that measures; 0 where some of them may be an earlier sitting's."""
-        return self.facts.rollouts if self.facts and not self.resumed else 0
+        return self.evaluated.rollouts if self.evaluated and not self.resumed else 0
 
     def _parts(self, elapsed: float) -> list[str]:
         state = self.state
@@ -382,7 +381,7 @@ class LiveProgress(Progress):
             # merges and the test at the end come after the last iteration
             so_far = f"{min(done, most)} of {count(most, 'iteration')}"
         parts = [so_far, f"{state.keeps} kept"]
-        if self.facts is not None:
+        if self.evaluated is not None:
             parts = []
         elif compared_in(state) is not None:
             parts = [count(self.proposals, "answer")]

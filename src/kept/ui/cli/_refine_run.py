@@ -1,9 +1,9 @@
 """Session of a refinement in the terminal, from first line to result, and its summary."""
 
-import asyncio
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,31 +37,26 @@ from kept.orchestrator.workers import Stop
 from kept.recipes.agent_run.compile import Watched
 from kept.recipes.agent_run.journal_view import agent_run_of, delivered_by
 from kept.recipes.agent_run.request import Asked
-from kept.recipes.base import Context
 from kept.recipes.refine.compile import compile_refine
-from kept.recipes.refine.request import MAX_USD, Refinement, changed_files
+from kept.recipes.refine.request import (
+    MAX_USD,
+    Refinement,
+    RefinementFacts,
+    changed_files,
+    with_more,
+)
 from kept.recipes.refine.request import REFINEMENTS as SESSIONS_BELOW
-from kept.recipes.registry import compile_resumed, request_of
-from kept.run import Ended, Watch, asked_for, resume, start
+from kept.recipes.registry import facts_of, request_of
+from kept.run import Ended, asked_for
 from kept.store.candidate_files import make_folder
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.store.run_index import RunIndex
 from kept.ui.cli import _output
-from kept.ui.cli._command import (
-    CUT_SHORT,
-    INTERRUPTED,
-    NO_GAIN,
-    CutShortError,
-    command_for,
-    path_from_here,
-    show_log,
-)
+from kept.ui.cli._command import NO_GAIN, command_for, path_from_here
 from kept.ui.cli._open_run import iteration_named
-from kept.ui.cli._output import pairs
 from kept.ui.cli._progress import PlainProgress, Progress
-from kept.ui.cli._run import told_warnings
-from kept.ui.cli.main import settled
+from kept.ui.cli._run import Session, run_session, told_warnings
 
 UNMEASURED = "not measured: each loss is of one run; `--gate race` measures it"
 UNREAD = "not measured: no deliverable was read twice"
@@ -130,7 +125,7 @@ class Refined:
         if self.told.state.stopped and self._stop == "empty_gradient":
             where = " in BEST" if self.asked.start else ""
             return f"nothing to refine{where}: no defects, no refusals, no metric that falls short"
-        return f"{_output.style(self.title, bold=True)}\n\n{pairs(self.rows())}"
+        return f"{_output.style(self.title, bold=True)}\n\n{_output.pairs(self.rows())}"
 
     @property
     def title(self) -> str:
@@ -363,81 +358,71 @@ def lay_out(folder: Path) -> None:
 def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
     """Refine a run in a new folder; the exit code."""
     home = Home.find(Path(asked.folder))
-    progress, stop = _progress(quiet), Stop()
-    plan = told_warnings(compile_refine(asked, Watched(say=progress.say, stop=stop)))
+    session = RefineSession(asked, _new_session(asked), as_json=as_json, quiet=quiet)
+    plan = told_warnings(compile_refine(asked, session.watched))
     home.make()
+    return run_session(plan, home, session)
+
+
+@contextmanager
+def _new_session(asked: Refinement) -> Generator[None]:
+    """The lock of a new session, whose name is taken at once: another may begin this second."""
     with refining(asked.refined, asked.session):
-        # whoever else begins in this second finds the name taken
         make_folder(asked.root)
-        return _sit(lambda watch: start(plan, home, watch), asked, progress, stop, as_json)
+        yield
 
 
 def resume_refine(run: Run, settings: tuple[str, ...], *, as_json: bool, quiet: bool) -> int:
     """Go on with a refinement, perhaps with more money for readings; the exit code."""
-    progress, stop = _progress(quiet), Stop()
-    watched = Watched(say=progress.say, stop=stop)
-    made = compile_resumed(run, Context(overrides=settings, watched=watched))
+    before, facts = request_of(run, Refinement), facts_of(run, RefinementFacts)
+    assert before is not None and facts is not None, "a refinement"
+    asked = with_more(before, settings, run.settings.budget.max_rollouts_usd)
     run.close()
-    plan, asked = told_warnings(made), made.plan.request
-    assert isinstance(asked, Refinement), "a refinement"
-    with refining(asked.refined, asked.session):
-        return _sit(lambda watch: resume(plan, run.folder, watch), asked, progress, stop, as_json)
+    lock = refining(asked.refined, asked.session)
+    session = RefineSession(asked, lock, as_json=as_json, quiet=quiet)
+    plan = told_warnings(compile_refine(asked, session.watched, facts.artifacts))
+    return run_session(plan, run.folder, session)
 
 
-def _progress(quiet: bool) -> Progress:
-    return Progress() if quiet else PlainProgress(sys.stderr)
+class RefineSession(Session):
+    """A refinement, told by its attempts."""
 
+    def __init__(
+        self,
+        asked: Refinement,
+        lock: AbstractContextManager[object],
+        *,
+        as_json: bool,
+        quiet: bool,
+    ) -> None:
+        stop = Stop()
+        progress = Progress() if quiet else PlainProgress(sys.stderr)
+        super().__init__(progress, stop=stop, lock=lock)
+        self.watched = Watched(say=progress.say, stop=stop)
+        self._asked = asked
+        self._as_json = as_json
 
-def _sit(
-    go: Callable[[Watch], Coroutine[Any, Any, Ended]],
-    asked: Refinement,
-    progress: Progress,
-    stop: Stop,
-    as_json: bool,
-) -> int:
-    show_log()
+    def answer(self, ended: Ended) -> None:
+        """Print the attempts and where the best lies."""
+        state = ended.state
+        with Run(ended.folder) as run:
+            self._refined = refined = Refined(told_of(run, state), self._asked, ended.folder)
+        if self._as_json:
+            stopped = state.stopped
+            ok = not (stopped and stopped.kind == "error")
+            _output.document({"ok": ok, **refined.document(), "folder": str(ended.folder)})
+        else:
+            _output.answer(refined.text())
 
-    def on_signal() -> None:
-        stop()
-        progress.on_signal()
+    def error_words(self, message: str) -> str:
+        """The error, without the word that the source puts before it."""
+        return message.removeprefix("error:")
 
-    try:
-        with progress, settled():
-            ended = asyncio.run(go(Watch((progress,), signals=True, on_signal=on_signal)))
-    except Exception as error:
-        started = progress.state.started
-        if started is None:
-            raise
-        folder = Home.find(Path(asked.folder)).runs / started.run_id
-        raise CutShortError(error, command_for("resume", folder)) from error
-    return _tell(ended, asked, as_json)
-
-
-def _tell(ended: Ended, asked: Refinement, as_json: bool) -> int:
-    state = ended.state
-    with Run(ended.folder) as run:
-        refined = Refined(told_of(run, state), asked, ended.folder)
-    if as_json:
-        stopped = state.stopped
-        ok = not (stopped and stopped.kind == "error")
-        _output.document({"ok": ok, **refined.document(), "folder": str(ended.folder)})
-    else:
-        _output.answer(refined.text())
-    return _code(ended.folder, refined)
-
-
-def _code(folder: Path, refined: Refined) -> int:
-    stopped = refined.told.state.stopped
-    go_on = command_for("resume", folder)
-    if stopped is not None and stopped.kind == "interrupted":
-        _output.note(f"interrupted: `{go_on}` goes on where it stopped")
-        return INTERRUPTED
-    if stopped is not None and stopped.kind == "error":
-        words = stopped.message.removeprefix("error:")
-        _output.note(f"error: {words}\n\nhint: `{go_on}` goes on where it stopped")
-        return CUT_SHORT
-    nothing = stopped is not None and stopped.message.startswith("empty_gradient:")
-    if nothing or refined.moved:
-        return 0
-    _output.note(refined.unmoved)
-    return NO_GAIN
+    def finish(self) -> int:
+        """0 if BEST moved, or there was nothing to refine."""
+        stopped = self._refined.told.state.stopped
+        nothing = stopped is not None and stopped.message.startswith("empty_gradient:")
+        if nothing or self._refined.moved:
+            return 0
+        _output.note(self._refined.unmoved)
+        return NO_GAIN

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, cast
 
 from kept.core.rollout import TraceItem
 from kept.core.text import count, one_line
+from kept.results.race import doubt_of
+from kept.results.steps import StepDetail, StepRollout
 from kept.results.summary import StepLine, Summary, share_words, turns_words
 from kept.store.reader import unmeasured_words
 from kept.ui.cli import _output
 from kept.ui.cli._command import path_from_here
-from kept.ui.cli._output import pairs
 from kept.ui.cli.compare import compared_text
 from kept.ui.report.format import (
     budget_words,
@@ -24,8 +25,7 @@ from kept.ui.report.format import (
     spend_words,
     verdict_counts,
 )
-from kept.ui.report.race import cannot_tell, doubt_of, go_on
-from kept.ui.report.step import StepDetail, StepRollout
+from kept.ui.report.race import cannot_tell, go_on
 
 if TYPE_CHECKING:
     from kept.recipes.agent_run.journal_view import Spoken
@@ -84,7 +84,7 @@ def run_text(told: Summary) -> str:
         ("budget", budget_words(told)),
         ("started", clock(told.started)),
     ]
-    parts = [title(told), pairs([*facts(told), *asked])]
+    parts = [title(told), _output.pairs([*facts(told), *asked])]
     if told.comparison is not None:
         parts.insert(1, compared_text(told.comparison, told))
     if told.steps:
@@ -107,7 +107,7 @@ def refinement_text(told: Summary, refined: "Refined") -> str:
         ("started", clock(told.started)),
     ]
     look = [f"`kept show {one.run_id}` tells what attempt {one.k} did" for one in refined.attempts]
-    return "\n\n".join((refined.text(), pairs(about), *look[-1:]))
+    return "\n\n".join((refined.text(), _output.pairs(about), *look[-1:]))
 
 
 def _runs_of_idle(steps: Iterable[StepLine]) -> Iterator[list[StepLine]]:
@@ -156,7 +156,7 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
         about += [("", f"{key} = {number(value)}") for key, value in row.numbers.items()]
         about.append(("candidate", row.candidate or "none"))
     about.append(("against", detail.incumbent))
-    yield pairs(about)
+    yield _output.pairs(about)
     yield _output.visible(detail.reply)
     if detail.proposing:
         head = _output.style(f"how {turn.proposer} came to it", bold=True)

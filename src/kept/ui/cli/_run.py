@@ -1,20 +1,27 @@
-"""Shared body of running commands: plan from spec and options, run, report, exit code."""
+"""The one body of running commands: run, answer and exit, with hooks for what differs.
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import closing, suppress
+`Session` holds the hooks. `SESSIONS` names the one for each recipe that a spec is compiled to;
+agent runs, refinements and `kept test optimize` bring sessions of their own.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from kept.core.objective import unusable
-from kept.core.plan import AGENT_CONFIG, EVALUATE, SKILL, SUITE, Plan
+from kept.core.plan import AGENT_CONFIG, COMPARE, EVALUATE, SKILL, SUITE, Plan
 from kept.engine.stop import OF_NO_USE, no_bounds
 from kept.errors import KeptError
 from kept.recipes.base import Compiled
 from kept.recipes.registry import compile_spec, start_command
+from kept.results.failures import may_pass, measure_is_broken
+from kept.results.race import no_step_left
 from kept.results.summary import Summary, summary
-from kept.run import Ended, Watch, resume, start
+from kept.run import Ended, Watch, run_to_end
+from kept.settings import is_set
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.ui.cli import _output
@@ -27,17 +34,24 @@ from kept.ui.cli._command import (
     path_from_here,
     show_log,
 )
-from kept.ui.cli._output import pairs
 from kept.ui.cli._progress import Progress, standard_progress
 from kept.ui.cli._render import facts, title
 from kept.ui.cli.compare import compared_text
 from kept.ui.cli.eval import tell_evaluated
 from kept.ui.cli.main import settled
 from kept.ui.report.eval_report import Format
-from kept.ui.report.failures import held_back, may_pass, measure_is_broken
 from kept.ui.report.json import headline
 from kept.ui.report.markdown import write_report
-from kept.ui.report.race import conclusion, no_step_left
+from kept.ui.report.race import conclusion
+
+LIMITS = {
+    "iterations": "max_iterations",
+    "failures": "max_failures",
+    "minutes": "max_minutes",
+    "usd": "max_usd",
+    "rollouts": "max_rollouts",
+}
+"""The limit that each kind of stop is about, as a spec spells it."""
 
 
 def compiled(spec: Path, settings: Sequence[str] = ()) -> Plan:
@@ -52,6 +66,85 @@ def told_warnings(made: Compiled) -> Plan:
     return made.plan
 
 
+class Session:
+    """Hooks of `run_session`: how one command shows a run, answers and exits."""
+
+    exits: ClassVar[Mapping[str, int]] = {"interrupted": INTERRUPTED, "error": CUT_SHORT}
+    """Exit codes by kind of stop; a run that stopped otherwise exits with that of `finish`."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        *,
+        stop: Callable[[], None] | None = None,
+        lock: AbstractContextManager[object] | None = None,
+        step_lines: bool = True,
+    ) -> None:
+        """`stop` is called at each signal, and `lock` is held until the answer is printed."""
+        self.progress = progress
+        self.stop = stop
+        self.lock = lock or nullcontext()
+        progress.step_lines = step_lines
+
+    def on_signal(self) -> None:
+        """Have a runner whose rollouts take long end them sooner, and say so."""
+        if self.stop is not None:
+            self.stop()
+        self.progress.on_signal()
+
+    def resume_command(self, folder: Path) -> str:
+        """The command that goes on with the run."""
+        return command_for("resume", folder)
+
+    def write_pages(self, folder: Path) -> None:
+        """Write what is to be read of a run that an exception ended."""
+
+    def answer(self, ended: Ended) -> None:
+        """Print what came of the run."""
+        raise NotImplementedError
+
+    def error_words(self, message: str) -> str:
+        """The error that stopped the run, in words."""
+        return message
+
+    def error_hints(self, go_on: str) -> Sequence[str]:
+        """What to do after an error."""
+        return (f"`{go_on}` goes on where it stopped",)
+
+    def finish(self) -> int:
+        """Say what is left to say of a run that no error and no signal stopped; its exit code."""
+        return 0
+
+
+def run_session(plan: Plan, place: Home | Path, session: Session) -> int:
+    """Run a plan in a new folder of a home, or go on in that of its run; the exit code."""
+    show_log()
+    progress = session.progress
+    watch = Watch((progress,), signals=True, on_signal=session.on_signal)
+    with session.lock:
+        try:
+            with progress, settled():
+                ended = run_to_end(plan, place, watch)
+        except Exception as error:
+            started = progress.state.started
+            if started is None:
+                raise
+            folder = place.runs / started.run_id if isinstance(place, Home) else place
+            with suppress(OSError, KeptError):  # the first error is the one to tell
+                session.write_pages(folder)
+            raise CutShortError(error, session.resume_command(folder)) from error
+        session.answer(ended)
+    stopped, go_on = ended.state.stopped, session.resume_command(ended.folder)
+    if stopped is None or stopped.kind not in session.exits:
+        return session.finish()
+    if stopped.kind == "interrupted":
+        _output.note(f"interrupted: `{go_on}` goes on where it stopped")
+    else:
+        _output.note(f"error: {session.error_words(stopped.message)}\n")
+        _output.note("\n".join(f"hint: {hint}" for hint in session.error_hints(go_on)))
+    return session.exits[stopped.kind]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
     """What the options of a command say about the way it runs and answers."""
@@ -60,195 +153,213 @@ class How:
     quiet: bool = False
     fail_if_no_gain: bool = False
     verbose: bool = False
-    """Whether cases that pass are listed too."""
+    """List cases that pass, too."""
     write: Path | None = None
     """A file that the report of what was measured is written to."""
     form: Format | None = None
 
 
-def start_run(plan: Plan, home: Home, how: How) -> int:
-    """Run a plan in a new folder; the exit code."""
-    go = _Going(plan, lambda watch: start(plan, home, watch))
-    return _sit(go, lambda run: home.runs / run, how)
+class SpecSession(Session):
+    """The run of a spec, told by its summary."""
 
+    early: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of stop that cut short a run which has an end of its own."""
 
-def resume_run(plan: Plan, folder: Path, how: How) -> int:
-    """Go on with a run; the exit code."""
-    go = _Going(plan, lambda watch: resume(plan, folder, watch))
-    return _sit(go, lambda _run: folder, how)
+    def __init__(self, plan: Plan, how: How) -> None:
+        stop = getattr(plan.runner, "stop", None)
+        super().__init__(standard_progress(quiet=how.quiet), stop=stop)
+        self.how = how
 
+    def write_pages(self, folder: Path) -> None:
+        """Write `report.md`."""
+        with closing(Run(folder)) as run:
+            self.report(run)
 
-@dataclass(frozen=True, slots=True)
-class _Going:
-    """A run that is about to sit."""
-
-    plan: Plan
-    sit: Callable[[Watch], Coroutine[Any, Any, Ended]]
-
-    def on_signal(self, progress: Progress) -> Callable[[], None]:
-        """What is told of a signal: also a runner whose rollouts take long, and end sooner so."""
-        stop = getattr(self.plan.runner, "stop", None)
-
-        def heard() -> None:
-            if callable(stop):
-                stop()
-            progress.on_signal()
-
-        return heard
-
-
-def _sit(go: _Going, place: Callable[[str], Path], how: How) -> int:
-    """One sitting, from its first event to its answer."""
-    show_log()
-    progress = standard_progress(quiet=how.quiet)
-    watch = Watch((progress,), signals=True, on_signal=go.on_signal(progress))
-    try:
-        with progress, settled():
-            ended = asyncio.run(go.sit(watch))
-    except Exception as error:
-        started = progress.state.started
-        if started is None:
-            raise
-        folder = place(started.run_id)
-        with suppress(OSError, KeptError):  # the first error is the one to tell
-            _report(folder)
-        raise CutShortError(error, command_for("resume", folder)) from error
-    told = _report(ended.folder)
-    if not how.quiet:
-        _output.note("")
-    return ANSWERS.get(told.recipe, _improved)(told, progress, how)
-
-
-def _improved(told: Summary, progress: Progress, how: How) -> int:
-    """The answer of a run with steps."""
-    if how.json:
-        failed = told.stopped is not None and told.stopped.kind == "error"
-        more = DOCUMENTS.get(told.recipe)
-        _output.document({"ok": not failed, **headline(told), **(more(told) if more else {})})
-    else:
-        _output.answer(answer_text(told))
-    return _end(told, progress, how)
-
-
-def _evaluated(told: Summary, _: Progress, how: How) -> int:
-    """The answer of a run that measured, whole or not."""
-    code = tell_evaluated(
-        told.folder, as_json=how.json, every=how.verbose, write=how.write, form=how.form
-    )
-    go_on = command_for("resume", told.folder)
-    if told.stopped is not None and told.stopped.kind == "interrupted":
-        _output.note(f"interrupted: `{go_on}` goes on where it stopped")
-        return INTERRUPTED
-    if told.open and told.stopped is not None:
-        _output.note(f"not done: {told.stopped.message}")
-        _output.note(f"hint: `{go_on}` goes on where it stopped")
-    return code
-
-
-def _report(folder: Path) -> Summary:
-    """Write `report.md`; a page that cannot be written is no reason to withhold the answer."""
-    run = Run(folder)
-    try:
-        write_report(run)
-    except (OSError, KeptError) as error:
-        _output.warn(f"cannot write {path_from_here(folder / 'report.md')}: {error}")
-    told = summary(run)
-    if (write := PAGES.get(told.recipe)) is not None:
+    def report(self, run: Run) -> Summary:
+        """Write `report.md`; a page that cannot be written does not hold back the answer."""
+        told = summary(run)
         try:
-            write(run)
+            write_report(run, told)
+        except (OSError, KeptError) as error:
+            _output.warn(f"cannot write {path_from_here(run.folder / 'report.md')}: {error}")
+        return told
+
+    def answer(self, ended: Ended) -> None:
+        """Print the outcome, as text or as a document."""
+        with closing(Run(ended.folder)) as run:
+            self.told = told = self.report(run)
+            if not self.how.quiet:
+                _output.note("")
+            self.tell(told, run)
+
+    def tell(self, told: Summary, run: Run) -> None:
+        """Print the answer itself."""
+        if self.how.json:
+            failed = told.stopped is not None and told.stopped.kind == "error"
+            _output.document({"ok": not failed, **headline(told), **self.document(run)})
+        else:
+            _output.answer(self.text(told, run))
+
+    def document(self, run: Run) -> Mapping[str, Any]:
+        """What a program is told besides the headline."""
+        return {}
+
+    def rows(self, run: Run) -> list[tuple[str, str]]:
+        """What a person is told besides the facts of the summary."""
+        return []
+
+    def text(self, told: Summary, run: Run) -> str:
+        """What came of it, and where to look further."""
+        rows = [*_rows(told), *self.rows(run)]
+        if told.improved:
+            rows.append(("best", path_from_here(told.folder / "best")))
+        rows.append(("look", command_for("report", told.folder)))
+        if told.improved:
+            rows.append(("", command_for("diff", told.folder)))
+        return "\n\n".join(filter(None, (title(told), _output.pairs(rows), conclusion(told))))
+
+    def error_hints(self, go_on: str) -> Sequence[str]:
+        """What to do after an error; a run of a corrected spec is a new one."""
+        with closing(Run(self.told.folder)) as run:
+            return _ways_on(self.told, run, go_on)
+
+    def finish(self) -> int:
+        """Say how to get more out of a run that came to a limit."""
+        told, stopped = self.told, self.told.stopped
+        kind = stopped.kind if stopped else ""
+        unanswered = told.comparison is not None and bool(told.open)
+        if (self.progress.resumed_in_vain or unanswered) and stopped:
+            done = "not done" if unanswered else "nothing more to do"
+            _output.note(f"{done}: {stopped.message}")
+            if kind in LIMITS:
+                _output.note(f"hint: {self.more(told, kind)}")
+        elif kind in self.early:
+            _output.note(f"hint: {self.more(told, kind)}")
+        return NO_GAIN if self.how.fail_if_no_gain and not told.gained else 0
+
+    def more(self, told: Summary, kind: str) -> str:
+        """How to get more out of a run that came to this limit."""
+        return _raised(told, f"budget.{LIMITS[kind]}")
+
+
+class TunedSession(SpecSession):
+    """An agent config, with the pages of `kept test optimize`."""
+
+    def report(self, run: Run) -> Summary:
+        """Write its own report as well."""
+        from kept.ui.cli._tune_run import write_pages
+
+        told = super().report(run)
+        try:
+            write_pages(run, told)
         except OSError as error:
             _output.warn(f"cannot write {error.filename}: {error.strerror}")
-    run.close()
-    return told
+        return told
 
 
-def _tuning_pages(run: Run) -> None:
-    from kept.ui.cli._tune_run import write_pages
+class SkillSession(SpecSession):
+    """A training, which has as many steps as its config says."""
 
-    write_pages(run)
+    early = frozenset(("rollouts", "usd", "minutes"))
+
+    def rows(self, run: Run) -> list[tuple[str, str]]:
+        """Where its files lie."""
+        return [("outputs", path_from_here(run.outputs))]
+
+    def more(self, told: Summary, kind: str) -> str:
+        """More epochs are another run: what a step may change depends on how many there are."""
+        if kind != "iterations":
+            return super().more(told, kind)
+        best = path_from_here(told.folder / "best")
+        start = f", which `--skill_init {best}` starts from its best" if told.improved else ""
+        return f"more epochs are another training{start}"
 
 
-def _suite_document(told: Summary) -> Mapping[str, Any]:
-    from kept.ui.cli.agent import suite_told
+class SuiteSession(SpecSession):
+    """A run that optimizes the prompts of agent runs."""
 
-    with closing(Run(told.folder)) as run:
+    def document(self, run: Run) -> Mapping[str, Any]:
+        """The versions of its prompts."""
+        from kept.ui.cli.agent import suite_told
+
         return {"artifacts": suite_told(run)}
 
+    def rows(self, run: Run) -> list[tuple[str, str]]:
+        """The same in rows."""
+        from kept.ui.cli.agent import suite_rows
 
-def answer_text(told: Summary) -> str:
-    """What came of it, and where to look further."""
+        return suite_rows(run)
+
+    def more(self, told: Summary, kind: str) -> str:
+        """Iterations are epochs here."""
+        return _raised(told, "epochs") if kind == "iterations" else super().more(told, kind)
+
+
+class ComparisonSession(SpecSession):
+    """A comparison, told by its answers."""
+
+    def text(self, told: Summary, run: Run) -> str:
+        """The answers, and where to look further."""
+        if told.comparison is None:
+            return super().text(told, run)
+        rows = [*_rows(told), ("look", command_for("report", told.folder))]
+        return f"{compared_text(told.comparison, told)}\n\n{_output.pairs(rows)}"
+
+
+class EvalSession(SpecSession):
+    """A run that measures, told case by case; what failed is in its exit code."""
+
+    exits: ClassVar[Mapping[str, int]] = {"interrupted": INTERRUPTED}
+
+    def tell(self, told: Summary, run: Run) -> None:
+        """Print cases and totals, and write the report that was asked for."""
+        how = self.how
+        self._code = tell_evaluated(
+            told.folder, as_json=how.json, every=how.verbose, write=how.write, form=how.form
+        )
+
+    def finish(self) -> int:
+        """Say why it is not done, if it is not."""
+        told = self.told
+        if told.open and told.stopped is not None:
+            _output.note(f"not done: {told.stopped.message}")
+            go_on = self.resume_command(told.folder)
+            _output.note(f"hint: `{go_on}` goes on where it stopped")
+        return self._code
+
+
+SESSIONS: Mapping[str, type[SpecSession]] = {
+    AGENT_CONFIG: TunedSession,
+    SKILL: SkillSession,
+    SUITE: SuiteSession,
+    COMPARE: ComparisonSession,
+    EVALUATE: EvalSession,
+}
+"""Sessions by recipe; all others have the plain one."""
+
+
+def session_of(plan: Plan, how: How) -> SpecSession:
+    """The session for a compiled spec."""
+    return SESSIONS.get(plan.recipe, SpecSession)(plan, how)
+
+
+def _rows(told: Summary) -> list[tuple[str, str]]:
     # an error is told on stderr, with what to do about it
     rows = facts(told, reason=told.stopped is None or told.stopped.kind != "error")
-    rows.append(("folder", path_from_here(told.folder)))
-    if told.comparison is not None:
-        rows.append(("look", command_for("report", told.folder)))
-        return f"{compared_text(told.comparison, told)}\n\n{pairs(rows)}"
-    if (more := ROWS.get(told.recipe)) is not None:
-        with closing(Run(told.folder)) as run:
-            rows += more(run)
-    if told.improved:
-        rows.append(("best", path_from_here(told.folder / "best")))
-    rows.append(("look", command_for("report", told.folder)))
-    if told.improved:
-        rows.append(("", command_for("diff", told.folder)))
-    return "\n\n".join(filter(None, (title(told), pairs(rows), conclusion(told))))
+    return [*rows, ("folder", path_from_here(told.folder))]
 
 
-def _end(told: Summary, progress: Progress, how: How) -> int:
-    """Say what is left to say, and with which code."""
-    go_on = command_for("resume", told.folder)
-    kind = told.stopped.kind if told.stopped else ""
-    if kind == "interrupted":
-        _output.note(f"interrupted: `{go_on}` goes on where it stopped")
-        return INTERRUPTED
-    if kind == "error" and told.stopped:
-        _output.note(f"error: {told.stopped.message}\n")
-        _output.note("\n".join(f"hint: {hint}" for hint in _ways_on(told, go_on)))
-        return CUT_SHORT
-    unanswered = told.comparison is not None and bool(told.open)
-    if (progress.resumed_in_vain or unanswered) and told.stopped:
-        done = "not done" if unanswered else "nothing more to do"
-        _output.note(f"{done}: {told.stopped.message}")
-        if kind in LIMITS:
-            _output.note(f"hint: {_more(told, kind)}")
-    elif kind in ENDS_EARLY.get(told.recipe, ()):
-        _output.note(f"hint: {_more(told, kind)}")
-    return NO_GAIN if how.fail_if_no_gain and not told.gained else 0
+def _raised(told: Summary, limit: str) -> str:
+    return f"`{command_for('resume', told.folder, [f'{limit}=N'])}` raises the limit"
 
 
-def _more(told: Summary, kind: str) -> str:
-    """How to get more out of a run that came to a limit; each recipe has its own."""
-    own = MORE_STEPS.get(told.recipe) if kind == "iterations" else None
-    if own is not None:
-        return own(told)
-    return _raises(told, f"budget.{LIMITS[kind]}")
-
-
-def _raises(told: Summary, limit: str) -> str:
-    more = command_for("resume", told.folder, [f"{limit}=N"])
-    return f"`{more}` raises the limit"
-
-
-def _more_training(told: Summary) -> str:
-    # what a step may change depends on how many there are in all
-    best = path_from_here(told.folder / "best")
-    start = f", which `--skill_init {best}` starts from its best" if told.improved else ""
-    return f"more epochs are another training{start}"
-
-
-def _more_epochs(told: Summary) -> str:
-    return _raises(told, "epochs")
-
-
-def _ways_on(told: Summary, go_on: str) -> tuple[str, ...]:
+def _ways_on(told: Summary, run: Run, go_on: str) -> tuple[str, ...]:
     """What to do after an error; a run of a mended task is a new one, as its measure is."""
-    run = Run(told.folder)
     broken, passing = measure_is_broken(told, run), may_pass(run)
     started = run.state.started
     anew = start_command(started, run.folder) if started else ""
     sandbox = run.settings.spec.sandbox
     bounds = no_bounds(run.state) is not None
-    run.close()
     if no_step_left(told):
         go_on = command_for("resume", told.folder, [f"budget.{LIMITS['iterations']}=N"])
     if told.stopped and told.stopped.message.startswith(OF_NO_USE) and anew:
@@ -270,43 +381,24 @@ _MENDS: Mapping[str | None, str] = {
 }
 """What to do about a measure that cannot be used."""
 
-LIMITS = {
-    "iterations": "max_iterations",
-    "failures": "max_failures",
-    "minutes": "max_minutes",
-    "usd": "max_usd",
-    "rollouts": "max_rollouts",
-}
-"""The limit that each kind of stop is about, as a spec spells it."""
+_NO_NETWORK = re.compile(
+    r"network is unreachable|name or service not known|temporary failure in name resolution"
+    r"|could not resolve host|getaddrinfo|nodename nor servname",
+    re.IGNORECASE,
+)
+_BY_KEPT = re.compile(r"`[\w-]+/[^`]+` (?:answered \d{3}|failed|did not answer)")
+"""Words about a model that Kept asks itself, which has no walls round it."""
+
+_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
 
 
-def _suite_rows(run: Run) -> list[tuple[str, str]]:
-    from kept.ui.cli.agent import suite_rows
-
-    return suite_rows(run)
-
-
-def _skill_rows(run: Run) -> list[tuple[str, str]]:
-    return [("outputs", path_from_here(run.outputs))]
-
-
-ANSWERS: Mapping[str, Callable[[Summary, Progress, How], int]] = {EVALUATE: _evaluated}
-"""Tells what came of a run and returns the exit code, by recipe; else as of a run with steps."""
-
-DOCUMENTS: Mapping[str, Callable[[Summary], Mapping[str, Any]]] = {SUITE: _suite_document}
-"""What `--json` has besides, by recipe."""
-
-PAGES: Mapping[str, Callable[[Run], None]] = {AGENT_CONFIG: _tuning_pages}
-"""Writes pages of its own when a run ends, by recipe."""
-
-ROWS: Mapping[str, Callable[[Run], list[tuple[str, str]]]] = {
-    SUITE: _suite_rows,
-    SKILL: _skill_rows,
-}
-"""Rows of the answer besides, by recipe."""
-
-ENDS_EARLY: Mapping[str, tuple[str, ...]] = {SKILL: ("rollouts", "usd", "minutes")}
-"""Limits before the end that a recipe has of its own."""
-
-MORE_STEPS: Mapping[str, Callable[[Summary], str]] = {SKILL: _more_training, SUITE: _more_epochs}
-"""How a run that came to its last step gets more, by recipe; else by `max_iterations`."""
+def held_back(message: str, sandbox: Mapping[str, Any]) -> Iterator[str]:
+    """What to write into the task, where that is what was missing."""
+    if _BY_KEPT.search(message):
+        return
+    if sandbox.get("network") != "on" and _NO_NETWORK.search(message):
+        yield "commands have no network here: `sandbox: {network: on}` in the task opens it"
+    passed = sandbox.get("env") or ()
+    for name in dict.fromkeys(_NAME.findall(message)):
+        if is_set(name) and name not in passed and not name.startswith("KEPT_"):
+            yield f"`{name}` is set here, and commands do not get it: `sandbox: {{env: [{name}]}}`"

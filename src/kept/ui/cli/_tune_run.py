@@ -15,15 +15,14 @@ stream of the source. A trial is its row of trials.jsonl.
 The terminal shows a header for each phase and a line for each trial.
 """
 
-import asyncio
 import json
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from kept.core.objective import Objective
 from kept.core.plan import Plan
@@ -48,13 +47,15 @@ from kept.recipes.agent_config.outputs.folder import (
 from kept.recipes.agent_config.outputs.trials import Trial, Trials, row_of, stamp
 from kept.recipes.agent_config.request import TuningFacts
 from kept.recipes.registry import facts_in, facts_of, start_command
-from kept.run import Ended, Watch
+from kept.results.summary import Summary
+from kept.run import Ended
 from kept.store.candidate_files import make_folder, named_place, open_folder, write_whole
 from kept.store.reader import Run
 from kept.ui.cli import _output
-from kept.ui.cli._command import CutShortError, path_from_here, show_log
+from kept.ui.cli._command import path_from_here
 from kept.ui.cli._open_run import open_run
-from kept.ui.cli._progress import standard_progress
+from kept.ui.cli._progress import Progress, standard_progress
+from kept.ui.cli._run import Session
 from kept.ui.cli.test import FATAL, STOPPED, TuneOptions
 from kept.ui.report.format import duration
 from kept.ui.report.tuning import (
@@ -336,12 +337,8 @@ def rationale_lines(trial: Trial) -> list[str]:
     return [line[:RATIONALE].replace("\n", " ") for line in lines]
 
 
-Go = Callable[[Plan, Watch], Coroutine[Any, Any, Ended]]
-
-
-def sit(plan: Plan, go: Go, how: TuneOptions) -> int:
-    """Run it to its end; the exit code."""
-    show_log()
+def tuning_session(plan: Plan, how: TuneOptions) -> tuple[Plan, "TuningSession"]:
+    """The plan with a listener for its trials, and the session that it runs in."""
     json = how.progress == "json"
     progress = standard_progress(quiet=how.quiet or json)
     listener: Listener
@@ -351,19 +348,7 @@ def sit(plan: Plan, go: Go, how: TuneOptions) -> int:
     else:
         listener = Lines(progress.say, verbose=how.verbose)
     plan = replace(plan, views=(*plan.views, partial(Teller, listener)))
-    progress.step_lines = False
-    watch = Watch((progress,), signals=True, on_signal=progress.on_signal)
-    try:
-        with progress:
-            ended = asyncio.run(go(plan, watch))
-    except Exception as error:
-        started = progress.state.started
-        if started is None:
-            raise
-        resume = f"kept test optimize --resume {started.run_id}"
-        raise CutShortError(error, resume) from error
-    with Run(ended.folder) as run:
-        return _answer(run, listener, how)
+    return plan, TuningSession(progress, listener, keep_best_only=how.keep_best_only)
 
 
 def _line_out(line: str) -> None:
@@ -371,42 +356,53 @@ def _line_out(line: str) -> None:
     sys.stdout.flush()
 
 
-def _answer(run: Run, listener: Listener, how: TuneOptions) -> int:
-    folder = write_pages(run)
-    if how.keep_best_only:
-        prune(folder)
-    stopped = run.state.stopped
-    kind = stopped.kind if stopped else ""
-    resume = f"kept test optimize --resume {run.id}"
-    if isinstance(listener, Events):
-        tell_completed(listener, run, folder)
-    else:
-        _output.answer(answer_text(run, folder))
-    if kind == "interrupted":
-        _output.note(f"interrupted: `{resume}` goes on where it stopped")
-        return STOPPED
-    if kind == "error" and stopped is not None:
-        ways = "\n".join(f"hint: {hint}" for hint in _ways_on(run, resume))
-        _output.note(f"error: {stopped.message}\n\n{ways}")
-        return FATAL
-    for one in unused_replies(trials_in(run)):
-        if 2 * one.times < one.asked:
-            continue  # every model errs now and then; the answer has the count
-        file = path_from_here(Path(helper_of(run, one.who)))
-        _output.warn(f"the {one.who}: {one.words}")
-        _output.note(f"hint: give it another `model`, or clearer words, in {file}, and run again")
-    return 0
+class TuningSession(Session):
+    """`kept test optimize`, which ends with the codes of its source."""
 
+    exits: ClassVar[Mapping[str, int]] = {"interrupted": STOPPED, "error": FATAL}
 
-def _ways_on(run: Run, resume: str) -> tuple[str, ...]:
-    """What to do after an error: an agent that was mended is another baseline, and another run."""
-    started = run.state.started
-    anew = start_command(started, run.folder) if started else ""
-    mended = f"if it is in the agent.yaml, mend it there, then `{anew}` starts another run"
-    passed = (
-        f"if it was the network or the like and has passed, `{resume}` goes on where it stopped"
-    )
-    return mended, passed
+    def __init__(self, progress: Progress, listener: Listener, *, keep_best_only: bool) -> None:
+        super().__init__(progress, step_lines=False)
+        self._listener = listener
+        self._keep_best_only = keep_best_only
+
+    def resume_command(self, folder: Path) -> str:
+        """The command that goes on with the run."""
+        return f"kept test optimize --resume {folder.name}"
+
+    def answer(self, ended: Ended) -> None:
+        """Write the pages, and say what came of it."""
+        with Run(ended.folder) as run:
+            folder = write_pages(run)
+            if self._keep_best_only:
+                prune(folder)
+            if isinstance(self._listener, Events):
+                tell_completed(self._listener, run, folder)
+            else:
+                _output.answer(answer_text(run, folder))
+            self._unused = unused_replies(trials_in(run))
+            self._helpers = {one.who: Path(helper_of(run, one.who)) for one in self._unused}
+            started = run.state.started
+            self._anew = start_command(started, ended.folder) if started else ""
+
+    def error_hints(self, go_on: str) -> Sequence[str]:
+        """What to do after an error: an agent that was mended is another baseline."""
+        return (
+            f"if it is in the agent.yaml, mend it there, then `{self._anew}` starts another run",
+            f"if it was the network or the like and has passed, `{go_on}` goes on where it stopped",
+        )
+
+    def finish(self) -> int:
+        """Warn of helpers most of whose replies were of no use."""
+        for one in self._unused:
+            if 2 * one.times < one.asked:
+                continue  # every model errs now and then; the answer has the count
+            file = path_from_here(self._helpers[one.who])
+            _output.warn(f"the {one.who}: {one.words}")
+            _output.note(
+                f"hint: give it another `model`, or clearer words, in {file}, and run again"
+            )
+        return 0
 
 
 def answer_text(run: Run, folder: Path) -> str:
@@ -499,16 +495,16 @@ def _tunes(folder: Path) -> bool:
     return False
 
 
-def write_pages(run: Run) -> Path:
+def write_pages(run: Run, told: Summary | None = None) -> Path:
     """Write report.md and how the run ended; the folder of its files."""
     make_folder(run.outputs)
-    for path, data in pages_of(run).items():
+    for path, data in pages_of(run, told).items():
         write_whole(path, data)
     return run.outputs
 
 
-def pages_of(run: Run) -> dict[Path, bytes]:
+def pages_of(run: Run, told: Summary | None = None) -> dict[Path, bytes]:
     """What `write_pages` writes."""
-    page = encoded(tuning_report(run, run.outputs))
+    page = encoded(tuning_report(run, run.outputs, told))
     ended = exit_bytes(exit_reason(run), phase_exits(run))
     return {run.outputs / "report.md": page, run.outputs / "exit.json": ended}

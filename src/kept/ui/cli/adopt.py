@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.core.plan import COMPARE, EVALUATE
+from kept.errors import SetupError
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here, run_argument
 
 if TYPE_CHECKING:
@@ -27,11 +29,10 @@ def adopt(run: str, yes: bool, commit: bool, as_json: bool) -> None:
     none. RUN is an id, the start or end of one, a folder, or `last`, which is the default: the last
     run that is no comparison.
     """
+    from kept.results.diffs import best_diff
     from kept.run import may_keep
     from kept.ui.adopt import Repository, adoption_of, commit_message
-    from kept.ui.cli import _output
     from kept.ui.cli._open_run import nothing_better, open_run
-    from kept.ui.report.diffs import best_diff
 
     past = open_run(run, may_keep)
     told: dict[str, object] = {"run": past.id, "changed": [], "commit": None}
@@ -83,8 +84,6 @@ KEEPS_NOTHING = {
 
 
 def _nothing(why: str, told: "Mapping[str, object]", as_json: bool) -> None:
-    from kept.ui.cli import _output
-
     _output.note(f"nothing to adopt: {why}")
     if as_json:
         _output.document({**told, "why": why})
@@ -92,7 +91,6 @@ def _nothing(why: str, told: "Mapping[str, object]", as_json: bool) -> None:
 
 def _agreed(run: "Run", adoption: "Adoption") -> bool:
     from kept.core.text import count
-    from kept.errors import SetupError
 
     if not sys.stdin.isatty():
         raise SetupError(
@@ -104,9 +102,7 @@ def _agreed(run: "Run", adoption: "Adoption") -> bool:
 
 
 def _commit(adoption: "Adoption", message: str) -> str:
-    from kept.errors import SetupError
     from kept.ui.adopt import Repository
-    from kept.ui.cli import _output
 
     try:
         made = Repository(adoption.folder).commit(adoption.pending, message)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from kept.errors import SetupError
+from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
     Commands,
@@ -51,8 +52,6 @@ def _experiment(function: "click.decorators.FC") -> "click.decorators.FC":
 @json_option
 def list_(experiment: str | None, as_json: bool) -> None:
     """List all versions, and which are used."""
-    from kept.ui.cli import _output
-
     registry = _registry(experiment)
     if experiment is not None and not registry.path.exists():
         _output.note(f"{experiment} has no versions of its own yet: its runs use the project's")
@@ -75,8 +74,6 @@ def list_(experiment: str | None, as_json: bool) -> None:
 @json_option
 def show(name: str, version: int | None, experiment: str | None, as_json: bool) -> None:
     """Print one version of an artifact."""
-    from kept.ui.cli import _output
-
     one = _version(_registry(experiment), name, version)
     if as_json:
         _output.document({**_row(one), "content": one.content})
@@ -98,8 +95,6 @@ def diff(
     By default from the one that the present one was made from.
     """
     from difflib import unified_diff
-
-    from kept.ui.cli import _output
 
     registry = _registry(experiment)
     new = _version(registry, name, after)
@@ -126,8 +121,6 @@ def diff(
 @json_option
 def activate(name: str, version: int, experiment: str | None, as_json: bool) -> None:
     """Have runs use a version from now on; 0 is Kept's own."""
-    from kept.ui.cli import _output
-
     before = _registry(experiment).activate(name, version)
     if as_json:
         _output.document({"artifact": name, "version": version, "before": before.number})
@@ -219,7 +212,7 @@ def optimize(  # a command has its options
     from kept.recipes.suite.compile import compile_suite
     from kept.recipes.suite.request import Optimization
     from kept.store.home import Home
-    from kept.ui.cli._run import How, start_run, told_warnings
+    from kept.ui.cli._run import How, run_session, session_of, told_warnings
 
     settings += (f"workers={workers}",) if workers else ()
     settings += (f"budget.max_usd={max_usd}",) if max_usd is not None else ()
@@ -233,7 +226,7 @@ def optimize(  # a command has its options
     )
     plan = told_warnings(compile_suite(file, settings, asked=asked))
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
-    return start_run(plan, Home.find(file.parent), how)
+    return run_session(plan, Home.find(file.parent), session_of(plan, how))
 
 
 def outline_suite(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:

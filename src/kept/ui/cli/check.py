@@ -8,6 +8,8 @@ import click
 
 from kept.core.plan import AGENT_CONFIG, SKILL, SUITE, TASK
 from kept.core.text import are, count, dollars_at_most
+from kept.errors import SpecError
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here, set_option
 
 if TYPE_CHECKING:
@@ -45,8 +47,6 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     """
     from kept.recipes.registry import find_spec, recipe_of
     from kept.store.home import Home
-    from kept.ui.cli import _output
-    from kept.ui.cli._output import pairs
 
     recipe = recipe_of(spec)
     shown = OUTLINES.get(recipe.name, _task_told) if recipe else _task_told
@@ -57,7 +57,7 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         _output.document({"ok": True, **told})
         return
-    _output.answer(_output.visible(pairs(rows)))
+    _output.answer(_output.visible(_output.pairs(rows)))
     for warning in told["warnings"]:
         _output.warn(warning)
 
@@ -91,11 +91,20 @@ def _skill_told(spec: Path, settings: tuple[str, ...]) -> Outlined:
 
 
 def _agent_told(spec: Path, settings: tuple[str, ...]) -> Outlined:
+    from kept.recipes.agent_config.tune import tuning_problems
     from kept.recipes.base import Context
     from kept.recipes.evaluate.request import Wanted
-    from kept.recipes.registry import compile_sweep
+    from kept.recipes.registry import compile_sweep, find_spec
 
-    told = outline_agent(compile_sweep(spec, Wanted(), Context(overrides=settings, strict=True)))
+    more = tuning_problems(find_spec(spec), settings)
+    try:
+        made = compile_sweep(spec, Wanted(), Context(overrides=settings, strict=True))
+    except SpecError as error:
+        said = {one.message for one in more}
+        raise SpecError([*more, *(p for p in error.problems if p.message not in said)]) from None
+    if more:
+        raise SpecError(more)
+    told = outline_agent(made)
     return told, agent_rows(told)
 
 
@@ -163,7 +172,6 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _size(n: int) -> str:
-
     return count(n, "byte") if n < 10_000 else f"{n / 1024:.0f} KiB"
 
 
@@ -376,12 +384,12 @@ def outline_agent(made: "Compiled") -> dict[str, Any]:
     return {
         "spec": plan.spec.path,
         "recipe": "agent",
-        "name": facts.name,
-        "agent": facts.agent,
+        "name": facts.evaluated.name,
+        "agent": facts.evaluated.agent,
         "texts": sorted(plan.seed.texts),
         "cases": len(plan.cases.holdout),
         "turns": sum(len(one.get("turns") or (one,)) for one in data),
-        "rollouts": facts.rollouts,
+        "rollouts": facts.evaluated.rollouts,
         "workers": plan.workers,
         "warnings": list(made.warnings),
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.errors import SetupError
 from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
@@ -84,7 +85,7 @@ def compare(
     from kept.recipes.compare.request import Comparing
     from kept.recipes.registry import find_spec
     from kept.store.home import Home
-    from kept.ui.cli._run import How, start_run, told_warnings
+    from kept.ui.cli._run import How, run_session, session_of, told_warnings
 
     if len(versions) == 1 and not plan:
         raise click.UsageError("there is nothing to compare with A: give B")
@@ -105,13 +106,11 @@ def compare(
         usd = most * (1 + made.retries) * made.worst_usd
         money = f", {dollars_at_most(usd)}" if usd else ""
         _output.note(f"{len(made.cases.holdout)} cases, at most {most:,} rollouts{money}")
-    return start_run(made, Home.find(spec.parent), how)
+    return run_session(made, Home.find(spec.parent), session_of(made, how))
 
 
 def _beside(task: Path, first: str) -> Path:
     """The task that is named; a `SetupError` says of one that lies beside A how to name it."""
-    from kept.errors import SetupError
-
     other = Path(first).parent / "task.yaml"
     if not task.exists() and other.is_file():
         hint = f"`--task {other}` takes the one beside {first}"

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.errors import SetupError
+from kept.settings import program
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here, quiet_option
 
 if TYPE_CHECKING:
@@ -35,10 +38,9 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
     """
     import tempfile
 
-    from kept.settings import program
     from kept.store.home import Home
     from kept.ui.cli import _output
-    from kept.ui.cli._run import How, compiled, start_run
+    from kept.ui.cli._run import How, compiled, run_session, session_of
     from kept.ui.demo import copy_demo
 
     name = _possible(task, quiet)
@@ -48,7 +50,8 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
         _output.note(f"the task is {path_from_here(spec)}; no file of yours is touched")
     plan = compiled(spec)
     # a home of its own: what is tried out here does not belong among a project's runs
-    code = start_run(plan, Home(folder / ".kept"), How(json=as_json, quiet=quiet))
+    session = session_of(plan, How(json=as_json, quiet=quiet))
+    code = run_session(plan, Home(folder / ".kept"), session)
     if not as_json and code == 0:
         _output.answer(f"task       {path_from_here(spec)}: change it, then")
         _output.answer(f"           {program()} optimize {path_from_here(spec)}")
@@ -57,9 +60,6 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
 
 def _possible(task: "DemoName | None", quiet: bool) -> "DemoName":
     """The demo that was named; else the one with a model, where there can be one."""
-    from kept.errors import SetupError
-    from kept.ui.cli import _output
-
     if task == "redact":
         return task
     try:
@@ -77,7 +77,6 @@ def _possible(task: "DemoName | None", quiet: bool) -> "DemoName":
 
 def _have_model(quiet: bool) -> None:
     from kept.models.weights import known, megabytes, pull
-    from kept.ui.cli import _output
     from kept.ui.demo import MODEL, check_engine
 
     check_engine()

@@ -8,12 +8,13 @@ import click
 
 from kept.core.plan import COMPARE, EVALUATE
 from kept.core.text import count, one_line
+from kept.errors import SetupError
 from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, run_argument, step_option
 from kept.ui.report.format import number
 
 if TYPE_CHECKING:
-    from kept.ui.report.diffs import Answer, Difference, Flip, Shift
+    from kept.results.diffs import Answer, Difference, Flip, Shift
 
 
 @click.command(
@@ -43,9 +44,9 @@ def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
             raise click.UsageError("--step is about one run")
         _two_runs(run, other, as_json)
         return
+    from kept.results.diffs import best_diff, step_diff
     from kept.run import may_keep
     from kept.ui.cli._open_run import closed_step, nothing_better, open_run
-    from kept.ui.report.diffs import best_diff, step_diff
 
     past = open_run(run, may_keep if step is None else None)
     text = best_diff(past) if step is None else step_diff(past, closed_step(past, step))
@@ -73,12 +74,11 @@ KEEPS_NOTHING: Mapping[str, Mapping[bool, str]] = {
 
 
 def _two_runs(first: str, second: str, as_json: bool) -> None:
-    from kept.errors import SetupError
     from kept.recipes.evaluate.request import Evaluation
+    from kept.results.cases import sweep_of
+    from kept.results.diffs import difference
     from kept.run import asked_for
     from kept.ui.cli._open_run import open_run
-    from kept.ui.report.diffs import difference
-    from kept.ui.report.eval_results import sweep_of
 
     pasts = [open_run(name, asked_for(Evaluation)) for name in (first, second)]
     sweeps = [sweep_of(past) for past in pasts]

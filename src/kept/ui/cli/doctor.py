@@ -1,5 +1,7 @@
 """`kept doctor`."""
 
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,6 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from kept._version import __version__
+from kept.errors import KeptError
+from kept.settings import install_command, kept_home
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option
 
 if TYPE_CHECKING:
@@ -40,8 +46,6 @@ def doctor(run: str | None, repair: bool, as_json: bool) -> int:
     damaged parts to NAME.torn; `kept resume` then does only what was lost again. Exits with 2 when
     there is a problem.
     """
-    from kept.ui.cli import _output
-
     if run is not None:
         return _verify(run, repair, as_json)
     if repair:
@@ -61,7 +65,6 @@ def doctor(run: str | None, repair: bool, as_json: bool) -> int:
 def _verify(name: str, repair: bool, as_json: bool) -> int:
     from kept.store.home import Home
     from kept.store.verify import repair_run, verify_run
-    from kept.ui.cli import _output
 
     folder = Home.find(Path.cwd()).find_run(name)
     done = repair_run(folder) if repair else []
@@ -104,7 +107,6 @@ def _start(folder: Path) -> Iterator["Damage"]:
 
 def _views(folder: Path) -> Iterator["Damage"]:
     """Files that a person reads and that Kept makes from the journal."""
-    from kept.errors import KeptError
     from kept.recipes.agent_run.journal_view import changed_files
     from kept.recipes.refine import request as refine_reading
     from kept.store.reader import Run
@@ -171,7 +173,6 @@ def _helpers(run: "Run") -> Iterator["Damage"]:
 
 def _registries(folder: Path) -> Iterator["Damage"]:
     """The prompts that agent runs of the project use, and those that this run improved."""
-    from kept.errors import KeptError
     from kept.orchestrator.prompt_registry import PromptRegistry
     from kept.recipes.agent_run.make_toolkit import registry_of
     from kept.recipes.registry import facts_of
@@ -208,9 +209,6 @@ def _write_again(folder: Path) -> list[str]:
 
 def _python() -> Iterator[Finding]:
     import platform
-    import sys
-
-    from kept._version import __version__
 
     yield Finding("kept", "ok", f"{__version__}, in {Path(__file__).parents[2]}")
     where = "a virtual environment" if sys.prefix != sys.base_prefix else "no virtual environment"
@@ -243,7 +241,6 @@ def _sandbox() -> Iterator[Finding]:
 
 
 def _git() -> Iterator[Finding]:
-    import shutil
     import subprocess
 
     path = shutil.which("git")
@@ -259,7 +256,6 @@ def _local_models() -> Iterator[Finding]:
     from importlib.util import find_spec
 
     from kept.models.weights import KNOWN
-    from kept.settings import install_command
 
     engine = find_spec("xllamacpp") is not None
     for weights in KNOWN.values():
@@ -282,9 +278,6 @@ def _agents() -> Iterator[Finding]:
 
 
 def _home() -> Iterator[Finding]:
-    import shutil
-
-    from kept.settings import kept_home
     from kept.store.home import Home
 
     home = Home.find(Path.cwd())

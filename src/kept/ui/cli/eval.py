@@ -5,14 +5,14 @@ The output lists failed cases with reasons, then totals.
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from kept.core.text import count, one_line
-from kept.errors import SetupError, SpecError
+from kept.errors import SetupError
 from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
@@ -24,15 +24,14 @@ from kept.ui.cli._command import (
     set_option,
     workers_option,
 )
-from kept.ui.cli._output import pairs
 
 if TYPE_CHECKING:
     from kept.recipes.evaluate.request import Wanted
+    from kept.results.cases import Status, Sweep, Tested
     from kept.ui.cli._run import How
     from kept.ui.report.eval_report import (
         Format,
     )
-    from kept.ui.report.eval_results import Status, Sweep, Tested
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -217,33 +216,25 @@ def _refuse_words(words: tuple[str, ...], named: Named) -> None:
 def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "EvalOptions") -> int:
     """Measure the skill of a config, and tell what came of it."""
     from kept.evaluators.environments.registry import option_names
-    from kept.recipes.skill.config_keys import flags_of, override
+    from kept.recipes.skill.config_keys import flags_of
     from kept.recipes.skill.measure import compile_measure
     from kept.store.home import Home
     from kept.ui.cli._open_run import open_run
-    from kept.ui.cli._run import resume_run, start_run, told_warnings
+    from kept.ui.cli._run import run_session, session_of, told_warnings
 
     flags = flags_of(words, ("skill", "split", "resume", "output_json"), option_names)
+    if named.skill:
+        flags.add("--skill", "env.skill_init", named.skill)
     overrides = [*flags.found, *given.settings]
-    skill = override("env.skill_init", named.skill) if named.skill else None
-    overrides += [skill] if skill else []
     wanted, problems = given.wanted(named.split, named.document), flags.problems
-    try:
+    with flags.as_typed():
         made = compile_measure(path, wanted, overrides, workers=given.workers, problems=problems)
-    except SpecError as error:
-        # the flag as it was typed, not the key that it stands for
-        said = [
-            replace(one, where="--skill", path=f"{named.skill}") if one.where == skill else one
-            for one in error.problems
-        ]
-        raise SpecError(said) from error
     plan = told_warnings(made)
-    if named.past is None:
-        code = start_run(plan, Home.find(Path.cwd()), given.how())
-    else:
+    place: Home | Path = Home.find(Path.cwd())
+    if named.past is not None:
         with open_run(named.past, resuming=True) as run:
-            folder = run.folder
-        code = resume_run(plan, folder, given.how())
+            place = run.folder
+    code = run_session(plan, place, session_of(plan, given.how()))
     if named.document is not None:
         _output.note(f"{path_from_here(named.document)} holds the results")
     return code
@@ -312,11 +303,12 @@ def sweep(spec: Path, given: EvalOptions) -> int:
     from kept.recipes.base import Context
     from kept.recipes.registry import compile_sweep, find_spec
     from kept.store.home import Home
-    from kept.ui.cli._run import start_run, told_warnings
+    from kept.ui.cli._run import run_session, session_of, told_warnings
 
     context = Context(overrides=given.settings, workers=given.workers, force=given.force_ingest)
-    made = compile_sweep(spec, given.wanted(), context)
-    return start_run(told_warnings(made), Home.find(find_spec(spec).parent), given.how())
+    plan = told_warnings(compile_sweep(spec, given.wanted(), context))
+    home = Home.find(find_spec(spec).parent)
+    return run_session(plan, home, session_of(plan, given.how()))
 
 
 MAX_CASES = 40
@@ -337,8 +329,8 @@ MAX_COLUMNS = 4
 
 def read_sweep(folder: Path, *, traces: bool = True) -> "Sweep | None":
     """What a run measured; None where it does something else."""
+    from kept.results.cases import sweep_of
     from kept.store.reader import Run
-    from kept.ui.report.eval_results import sweep_of
 
     with Run(folder) as run:
         return sweep_of(run, traces=traces)
@@ -368,7 +360,7 @@ def evaluated_text(sweep: "Sweep", folder: Path, *, every: bool = False) -> str:
         facts.append(("", f"{command_for('show', folder)} {shlex.quote(failing.case)}"))
     colour = "red" if bad else "green"
     title = _output.style(f"{sweep.name}: {totals(sweep)}", bold=True, fg=colour)
-    return "\n\n".join([title, *filter(None, parts), pairs(facts)])
+    return "\n\n".join([title, *filter(None, parts), _output.pairs(facts)])
 
 
 def _cases_table(sweep: "Sweep", rows: list["Tested"]) -> str:

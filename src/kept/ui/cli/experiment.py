@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from kept.errors import SetupError
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, Commands, json_option
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ def experiment() -> None:
 @json_option
 def create(name: str, goal: str, as_json: bool) -> None:
     """Make an experiment."""
-    from kept.errors import SetupError
     from kept.orchestrator.experiments import create_experiment
     from kept.store.home import Home
 
@@ -39,7 +40,6 @@ def list_(as_json: bool) -> None:
     """List the experiments of this project."""
     from kept.core.text import count
     from kept.orchestrator.experiments import all_experiments
-    from kept.ui.cli import _output
 
     found = all_experiments(_root())
     if as_json:
@@ -55,8 +55,6 @@ def list_(as_json: bool) -> None:
 @json_option
 def show(experiment_id: str, as_json: bool) -> None:
     """Show an experiment and its tasks."""
-    from kept.ui.cli import _output
-
     of = _experiment(experiment_id)
     tasks = [of.task(one) for one in of.task_order]
     if as_json:
@@ -73,9 +71,7 @@ def show(experiment_id: str, as_json: bool) -> None:
 @json_option
 def delete(experiment_id: str, yes: bool, as_json: bool) -> None:
     """Remove an experiment with all that is in it."""
-    from kept.errors import SetupError
     from kept.orchestrator.experiments import delete_experiment
-    from kept.ui.cli import _output
 
     of = _experiment(experiment_id)
     if not yes:
@@ -128,7 +124,6 @@ def create_task_(
     What is named by --primary and --reference belongs to a task of --from-task; a task without
     either is taken over whole.
     """
-    from kept.errors import SetupError
     from kept.orchestrator.experiments import TaskInput, create_continuation, create_task
 
     if not text.strip():
@@ -161,8 +156,6 @@ def create_task_(
 @json_option
 def list_tasks(experiment_id: str, as_json: bool) -> None:
     """List the tasks of an experiment."""
-    from kept.ui.cli import _output
-
     of = _experiment(experiment_id)
     tasks = [of.task(one) for one in of.task_order]
     if as_json:
@@ -199,7 +192,6 @@ def set_best_(target: str, run: Path | None, auto: bool, as_json: bool) -> None:
     both, the named run is one of those that --auto chooses from, and whatever is better later, by
     `kept refine --target` say, replaces it.
     """
-    from kept.errors import SetupError
     from kept.orchestrator.experiments import set_best, set_best_by_loss
 
     if run is None and not auto:
@@ -263,13 +255,10 @@ def _line(task: "Task") -> str:
 
 
 def _tell(told: dict[str, object], as_json: bool) -> None:
-    from kept.ui.cli import _output
-    from kept.ui.cli._output import pairs
-
     if as_json:
         _output.document({"ok": True, **told})
     else:
-        _output.answer(pairs([(name, _words(value)) for name, value in told.items()]))
+        _output.answer(_output.pairs([(name, _words(value)) for name, value in told.items()]))
 
 
 def _words(value: object) -> str:

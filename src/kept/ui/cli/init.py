@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.settings import program
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here
 from kept.ui.scaffold import KINDS, scaffold
 
@@ -69,9 +71,6 @@ def init(
     """
     import shlex
 
-    from kept.settings import program
-    from kept.ui.cli import _output
-
     if given is not None:
         if kind is not None and folder is not None:
             raise click.UsageError("with --from there is only a FOLDER")
@@ -106,7 +105,6 @@ def init(
 
 def _from(given: str, wish: "Wish", where: Path) -> list[Path]:
     from kept.recipes.importers import draft_from, write
-    from kept.ui.cli import _output
 
     draft = draft_from(given, wish)
     written = write(draft.files, where)

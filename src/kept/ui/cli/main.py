@@ -263,8 +263,7 @@ class LazyGroup(click.Group):
         make_streams_robust()
         try:
             code = super().main(args, prog_name or "kept", standalone_mode=False, **extra)
-            if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] # it is with `>&-`
-                sys.stdout.flush()
+            sys.stdout.flush()
         except Exception as error:  # noqa: BLE001 # the last stop: no traceback reaches a person
             code = exit_code_of(error)
         sys.exit(code if isinstance(code, int) else 0)

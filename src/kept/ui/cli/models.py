@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.errors import SetupError
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, Commands, json_option, path_from_here, quiet_option
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ def models() -> None:
 def list_models(as_json: bool) -> None:
     """List the models that can be had, and which are here."""
     from kept.models.weights import KNOWN, megabytes
-    from kept.ui.cli import _output
 
     if as_json:
         rows = [
@@ -68,7 +69,6 @@ def pull(name: str, given: Path | None, quiet: bool, as_json: bool) -> None:
     folder, or in the one that KEPT_CACHE names.
     """
     from kept.models.weights import known, megabytes, pull
-    from kept.ui.cli import _output
 
     weights = known(name)
     if not quiet and not weights.present:
@@ -87,7 +87,6 @@ def pull(name: str, given: Path | None, quiet: bool, as_json: bool) -> None:
 def rm(name: str, as_json: bool) -> None:
     """Delete the weights of a model."""
     from kept.models.weights import known, megabytes, remove
-    from kept.ui.cli import _output
 
     weights = known(name)
     gone = remove(name)
@@ -134,9 +133,8 @@ async def _serve_until_stopped(model: "Model", port: int, *, as_json: bool) -> N
     """Serve a model until SIGINT, SIGTERM or SIGHUP."""
     import asyncio
 
-    from kept.errors import SetupError
+    from kept.engine.stop import stop_signals
     from kept.models.local.model import HOST, start_server
-    from kept.run import stop_signals
     from kept.ui.cli import _output
 
     stopped = asyncio.Event()

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from kept.core.plan import AGENT_CONFIG, SKILL, SUITE, TASK
+from kept.ui.cli import _output
 from kept.ui.cli._command import (
     NO_GAIN,
     Command,
@@ -71,7 +72,7 @@ def _optimize(
     from kept.spec.source import shown
     from kept.store.home import Home
     from kept.ui.cli import _output
-    from kept.ui.cli._run import How, compiled, start_run
+    from kept.ui.cli._run import How, compiled, run_session, session_of
 
     if spec.is_dir() and (code := _refined(spec, settings, as_json, quiet)) is not None:
         return 0 if code == NO_GAIN and not fail_if_no_gain else code
@@ -80,7 +81,7 @@ def _optimize(
     file = find_spec(spec)
     if (recipe := recipe_of(file)) and not quiet:
         _output.note(f"{shown(file)} is {SPECS[recipe.name]}")
-    return start_run(plan, Home.find(file.parent), how)
+    return run_session(plan, Home.find(file.parent), session_of(plan, how))
 
 
 SPECS = {
@@ -97,7 +98,6 @@ def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool
     from kept.orchestrator.run_folder.read import COMPLETION, JOURNAL
     from kept.recipes.agent_run.request import Asked
     from kept.run import asked_for
-    from kept.ui.cli import _output
 
     ours = (folder / JOURNAL).exists()
     if not (asked_for(Asked)(folder) if ours else (folder / COMPLETION).exists()):

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import click
 
+from kept.errors import SetupError
 from kept.models.prompts import ABOUT, ASKED, METRICS, NAMES, PLACEHOLDERS, prompt
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, Commands, json_option, path_from_here
 
 NAME = click.Choice(NAMES)
@@ -23,8 +25,6 @@ def prompts() -> None:
 @json_option
 def list_prompts(as_json: bool) -> None:
     """List the prompts, what each is for, and what may stand in it."""
-    from kept.ui.cli import _output
-
     if as_json:
         rows = [
             {
@@ -52,8 +52,6 @@ def list_prompts(as_json: bool) -> None:
 @json_option
 def show(name: str, as_json: bool) -> None:
     """Print one of Kept's own prompts."""
-    from kept.ui.cli import _output
-
     text = next(prompt(one) for one in NAMES if one == name)
     if as_json:
         _output.document({"name": name, "text": text})
@@ -71,9 +69,6 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     All that a task asks, or for a folder beside an agent.yaml all that its metrics ask, unless
     some are named. The folder is made; no file that is there is overwritten.
     """
-    from kept.errors import SetupError
-    from kept.ui.cli import _output
-
     # the first of these specs that lies in the nearest folder above that has one
     above = folder.absolute().parents
     specs = (

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from kept.errors import SetupError
 from kept.ui.cli._command import Command, json_option, no_cache_option, quiet_option, set_option
 
 LEAST_REPEATS, REPEATS = 17, 40
@@ -97,7 +98,6 @@ def refine(  # a command has its options
     `refinements` hold the sessions. Exits with 0 where BEST moved or there is nothing to refine, 1
     where it did not move, 2 where it could not begin, 3 after an error and 130 when interrupted.
     """
-    from kept.errors import SetupError
     from kept.orchestrator.refine.proposer import ModelPair, parse_pair
     from kept.recipes.refine.request import Refinement
     from kept.ui.cli._refine_run import named, start_refine

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from kept.core.plan import AGENT_RUN, REFINE
+from kept.errors import SetupError
 from kept.ui.cli._command import (
     Command,
     gain_option,
@@ -67,7 +68,7 @@ def _resume(past: "Run", how: HowResumed) -> int:
     """Go on with a run of most recipes."""
     from kept.recipes.base import Context
     from kept.recipes.registry import compile_resumed
-    from kept.ui.cli._run import How, resume_run, told_warnings
+    from kept.ui.cli._run import How, run_session, session_of, told_warnings
 
     settings = how.settings + ((f"workers={how.workers}",) if how.workers else ())
     _check_spec(past)
@@ -75,7 +76,7 @@ def _resume(past: "Run", how: HowResumed) -> int:
     plan = told_warnings(compile_resumed(past, Context(overrides=settings)))
     past.close()
     answer = How(json=how.as_json, quiet=how.quiet, fail_if_no_gain=how.fail_if_no_gain)
-    return resume_run(plan, past.folder, answer)
+    return run_session(plan, past.folder, session_of(plan, answer))
 
 
 def _resume_agent(past: "Run", how: HowResumed) -> int:
@@ -113,8 +114,6 @@ RESUMES: Mapping[str, "Callable[[Run, HowResumed], int]"] = {
 
 def _refuse(*flags: tuple[str, bool, str], what: str) -> None:
     """Say which flags mean nothing for such a run: none is passed over without a word."""
-    from kept.errors import SetupError
-
     given = [(name, hint) for name, there, hint in flags if there]
     if given:
         names = " and ".join(name for name, _ in given)
@@ -124,7 +123,6 @@ def _refuse(*flags: tuple[str, bool, str], what: str) -> None:
 
 def check_again(run: "Run", settings: tuple[str, ...]) -> None:
     """Ask for what the run was given and did not write down."""
-    from kept.errors import SetupError
     from kept.spec.source import split_override
 
     given = {split_override(setting)[0] for setting in settings}
@@ -136,7 +134,6 @@ def check_again(run: "Run", settings: tuple[str, ...]) -> None:
 
 def _check_spec(run: "Run") -> None:
     """Refuse a run without a spec."""
-    from kept.errors import SetupError
     from kept.ui.cli._open_run import going_on
 
     if run.spec is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from kept.core.plan import AGENT_RUN, COMPARE, EVALUATE, REFINE
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ def runs(limit: int, as_json: bool) -> None:
 
     from kept.store.home import Home
     from kept.store.run_index import RunIndex
-    from kept.ui.cli import _output
     from kept.ui.cli._open_run import runs_below
     from kept.ui.report.format import recipe_word
 

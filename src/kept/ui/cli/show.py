@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.core.plan import AGENT_RUN, REFINE, SKILL
+from kept.errors import SetupError
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here, run_argument, step_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kept.results.cases import Sweep
     from kept.store.reader import Run
     from kept.store.run_index import RunRow
     from kept.ui.cli._refine_run import Refined
-    from kept.ui.report.eval_results import Sweep
 
 
 @click.command(
@@ -32,7 +34,6 @@ def report(run: str, as_json: bool, html: bool) -> None:
     With --html, the page that `kept view` shows of it as one file, which opens anywhere. RUN is an
     id, the start or end of one, a folder, or `last`.
     """
-    from kept.ui.cli import _output
     from kept.ui.cli._open_run import open_run
     from kept.ui.report.json import as_json as document
     from kept.ui.report.markdown import markdown, write_report
@@ -58,9 +59,7 @@ def report(run: str, as_json: bool, html: bool) -> None:
 
 def _write_page(folder: Path) -> None:
     """The page beside the report, and where it is."""
-    from kept.errors import SetupError
     from kept.store.candidate_files import write_file
-    from kept.ui.cli import _output
     from kept.ui.cli.view import pages
 
     path = folder / "report.html"
@@ -123,11 +122,10 @@ def show(  # a command has its options
 def _show_run(name: str, as_json: bool) -> None:
     from kept.recipes.agent_run.request import Asked
     from kept.recipes.registry import request_of
+    from kept.results.cases import sweep_of
     from kept.results.summary import summary
-    from kept.ui.cli import _output
     from kept.ui.cli._open_run import iteration_named, open_run
     from kept.ui.cli._render import refinement_text, run_text
-    from kept.ui.report.eval_results import sweep_of
     from kept.ui.report.json import headline, step_row
 
     found = iteration_named(name)
@@ -160,11 +158,9 @@ _ABOUT: Mapping[str, "Callable[[Run], Refined | None]"] = {REFINE: _refined}
 
 
 def _show_agent_run(run: "Run", iteration: "RunRow | None", as_json: bool) -> None:
-    from kept.errors import SetupError
     from kept.orchestrator.events import agent_run_json, agent_run_text
     from kept.recipes.agent_run.journal_view import agent_run_of
     from kept.recipes.refine.request import iteration_of
-    from kept.ui.cli import _output
 
     record = agent_run_of(run) if iteration is None else iteration_of(run, iteration.id)
     run.close()
@@ -178,7 +174,6 @@ def _show_agent_run(run: "Run", iteration: "RunRow | None", as_json: bool) -> No
 
 
 def _show_sweep(sweep: "Sweep", folder: Path, as_json: bool) -> None:
-    from kept.ui.cli import _output
     from kept.ui.cli.eval import evaluated_text
     from kept.ui.report.eval_report import document
 
@@ -193,12 +188,11 @@ def _show_case(name: str, case: str, traces: bool, as_json: bool) -> None:
     from kept.recipes.agent_run.request import Asked
     from kept.recipes.evaluate.request import Evaluation
     from kept.recipes.skill.request import Training
+    from kept.results.cases import sweep_of
     from kept.run import asked_for
-    from kept.ui.cli import _output
     from kept.ui.cli._open_run import open_run
     from kept.ui.cli.eval import case_text
     from kept.ui.report.eval_report import document
-    from kept.ui.report.eval_results import sweep_of
 
     past = open_run(name, asked_for(Evaluation, Training, Asked))
     sweep = sweep_of(past)
@@ -224,9 +218,7 @@ def _show_case(name: str, case: str, traces: bool, as_json: bool) -> None:
 
 def _show_spoken(run: "Run", who: str, as_json: bool) -> None:
     """What one of an agent run said and used."""
-    from kept.errors import SetupError
     from kept.recipes.agent_run.journal_view import agent_run_of, people_of, spoken, spoken_json
-    from kept.ui.cli import _output
     from kept.ui.cli._render import spoken_text
 
     with run:
@@ -245,9 +237,10 @@ def _show_spoken(run: "Run", who: str, as_json: bool) -> None:
 def _show_rollouts(run: "Run", case: str, traces: bool, as_json: bool) -> None:
     """Every rollout of a case, in a run that trained on it; how its name begins is enough."""
     from kept.errors import SetupError
+    from kept.results.steps import MOST, case_rollouts, cases_like, some_cases
     from kept.ui.cli import _output
     from kept.ui.cli._render import rollouts_text
-    from kept.ui.report.step import MOST, case_json, case_rollouts, cases_like, some_cases
+    from kept.ui.report.step import case_json
 
     with run:
         like = cases_like(run, case)
@@ -275,10 +268,11 @@ CASES: Mapping[str, "Callable[[Run, str, bool, bool], None]"] = {
 
 def _show_step(name: str, step: int, traces: bool, save: Path | None, as_json: bool) -> None:
     from kept.core.text import count
+    from kept.results.steps import step_detail
     from kept.ui.cli import _output
     from kept.ui.cli._open_run import check_step, open_run
     from kept.ui.cli._render import step_text
-    from kept.ui.report.step import save_left, step_detail, step_json
+    from kept.ui.report.step import save_left, step_json
 
     past = open_run(name)
     check_step(past, step)

@@ -13,6 +13,8 @@ import click
 
 from kept.core.case import SPLITS
 from kept.core.text import dollars_at_most
+from kept.errors import KeptError
+from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
     Commands,
@@ -54,8 +56,6 @@ class TuningCommand(Command):
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 # click's own signature
         """Run it; what could not run is fatal."""
-        from kept.errors import KeptError
-
         try:
             return super().invoke(ctx)
         except (KeptError, CutShortError) as error:
@@ -169,10 +169,9 @@ def _tune(agent: Path, tuning: "Tuning", how: TuneOptions) -> int:
         return _resume(tuning, how)
     from kept.recipes.agent_config.tune import compile_coordinate
     from kept.recipes.registry import find_spec
-    from kept.run import start
     from kept.store.home import Home
-    from kept.ui.cli._run import told_warnings
-    from kept.ui.cli._tune_run import check_place, sit
+    from kept.ui.cli._run import run_session, told_warnings
+    from kept.ui.cli._tune_run import check_place, tuning_session
 
     file = find_spec(agent)
     made = compile_coordinate(
@@ -196,15 +195,14 @@ def _tune(agent: Path, tuning: "Tuning", how: TuneOptions) -> int:
             facts=replace(tuning_facts(plan), baseline_only=True),
         )
     check_place(plan)
-    home = Home.find(file.parent)
-    return sit(plan, lambda p, watch: start(p, home, watch), how)
+    plan, session = tuning_session(plan, how)
+    return run_session(plan, Home.find(file.parent), session)
 
 
 def _suggest(agent: Path, how: TuneOptions) -> int:
     from kept.recipes.agent_config.spec.optimizer import missing_cases, starter_block, where_it_goes
     from kept.recipes.agent_config.spec.read import read_agent
     from kept.recipes.registry import find_spec
-    from kept.ui.cli import _output
 
     read = read_agent(find_spec(agent), how.settings)
     click.echo(starter_block(read))
@@ -221,9 +219,8 @@ def _resume(asked: "Tuning", how: TuneOptions) -> int:
     from kept.recipes.agent_config.request import Tuning
     from kept.recipes.base import Context
     from kept.recipes.registry import compile_resumed, request_of
-    from kept.run import resume
-    from kept.ui.cli._run import told_warnings
-    from kept.ui.cli._tune_run import open_tuning, sit
+    from kept.ui.cli._run import run_session, told_warnings
+    from kept.ui.cli._tune_run import open_tuning, tuning_session
     from kept.ui.cli.resume import check_again
 
     run = open_tuning(how.resume or "last")
@@ -233,7 +230,8 @@ def _resume(asked: "Tuning", how: TuneOptions) -> int:
     context = Context(overrides=how.settings, workers=how.workers)
     made = compile_resumed(run, context, before.moved(run.moved).renewed(asked))
     run.close()
-    return sit(told_warnings(made), lambda p, watch: resume(p, run.folder, watch), how)
+    plan, session = tuning_session(told_warnings(made), how)
+    return run_session(plan, run.folder, session)
 
 
 class RunByDefault(Commands):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.errors import SetupError
 from kept.ui.cli._command import Command, gain_option, json_option, no_cache_option, quiet_option
 
 if TYPE_CHECKING:
@@ -51,11 +52,12 @@ def train(
     from kept.recipes.skill.compile import compile_skill
     from kept.recipes.skill.config_keys import find_config, flags_of
     from kept.store.home import Home
-    from kept.ui.cli._run import How, start_run, told_warnings
+    from kept.ui.cli._run import How, run_session, session_of, told_warnings
 
     name, words = config_of(name, words)
     given = flags_of(words, options=option_names)
-    made = compile_skill(find_config(name), given.found, problems=given.problems)
+    with given.as_typed():
+        made = compile_skill(find_config(name), given.found, problems=given.problems)
     plan = told_warnings(made)
     if dry_run:
         rows = outline_rows(plan)
@@ -64,13 +66,11 @@ def train(
         return 0
     check_place(plan)
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
-    return start_run(plan, Home.find(Path.cwd()), how)
+    return run_session(plan, Home.find(Path.cwd()), session_of(plan, how))
 
 
 def config_of(name: str | None, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The config that is meant, by its flag or as the first word, and the words that are left."""
-    from kept.errors import SetupError
-
     if name is None and words and not words[0].startswith("--"):
         return words[0], words[1:]
     if name is None:
@@ -126,7 +126,6 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
 
 def check_place(plan: "Plan") -> None:
     """Refuse a folder that cannot be written to, or that holds another run, before it costs."""
-    from kept.errors import SetupError
     from kept.recipes.skill.request import Training
     from kept.store.candidate_files import named_place, open_folder
 

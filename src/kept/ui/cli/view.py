@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+from kept.errors import SetupError
+from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, show_log
 
 GROUP = "kept.pages"
@@ -30,7 +32,6 @@ def view(run: str | None, port: int, no_browser: bool, as_json: bool) -> None:
     """
     import webbrowser
 
-    from kept.ui.cli import _output
     from kept.ui.cli.main import settled
 
     show_log()
@@ -50,8 +51,6 @@ def view(run: str | None, port: int, no_browser: bool, as_json: bool) -> None:
 def pages() -> Any:  # noqa: ANN401 # whatever the entry point names; it says itself what it lacks
     """What makes the pages."""
     from importlib.metadata import entry_points
-
-    from kept.errors import SetupError
 
     found = next(iter(entry_points(group=GROUP)), None)
     if found is None:

@@ -15,7 +15,7 @@ from kept.core.llm import Exchange, ToolUse
 from kept.core.plan import SKILL
 from kept.core.rollout import Usage
 from kept.core.text import count, one_line, significant
-from kept.ui.report.eval_results import Expected, Measured, Sweep, Tested, called
+from kept.results.cases import Expected, Measured, Sweep, Tested, called
 
 Format = Literal["json", "markdown", "junit"]
 FORMATS: tuple[Format, ...] = ("json", "markdown", "junit")

@@ -6,15 +6,16 @@ from typing import Any
 
 from kept.core.event import StepClosed
 from kept.core.plan import AGENT_RUN, EVALUATE
+from kept.results.cases import sweep_of
+from kept.results.diffs import step_diff
+from kept.results.failures import failures
+from kept.results.race import doubt_of, raced
 from kept.results.summary import StepLine, Summary, summary
 from kept.store.reader import Run
-from kept.ui.report.diffs import step_diff
 from kept.ui.report.eval_report import document as sweep_document
-from kept.ui.report.eval_results import sweep_of
-from kept.ui.report.failures import failures
 from kept.ui.report.format import recipe_word
 from kept.ui.report.markdown import caveats
-from kept.ui.report.race import conclusion, doubt_of, raced
+from kept.ui.report.race import conclusion
 
 SCHEMA = 1
 """Version of these documents; a field may be added within one, never renamed."""

@@ -14,7 +14,12 @@ from kept.core.plan import AGENT_RUN, EVALUATE
 from kept.core.text import count, encoded, one_line
 from kept.recipes.registry import facts_of, start_command
 from kept.recipes.suite.request import SuiteFacts
+from kept.results.cases import sweep_of
 from kept.results.compare import Comparison, comparison_of
+from kept.results.diffs import best_diff, step_diff
+from kept.results.failures import failures, may_pass, measure_is_broken
+from kept.results.length_bias import moves_with_length
+from kept.results.race import leads
 from kept.results.summary import (
     StepLine,
     Summary,
@@ -27,10 +32,7 @@ from kept.results.summary import (
 from kept.store.candidate_files import write_file
 from kept.store.reader import Run, unmeasured_words
 from kept.ui.report.compare import found_alike, interval, limits, sentences, short
-from kept.ui.report.diffs import best_diff, step_diff
 from kept.ui.report.eval_report import written
-from kept.ui.report.eval_results import sweep_of
-from kept.ui.report.failures import failures, may_pass, measure_is_broken
 from kept.ui.report.format import (
     budget_words,
     cases_words,
@@ -44,8 +46,7 @@ from kept.ui.report.format import (
     spend_words,
     verdict_counts,
 )
-from kept.ui.report.length_bias import moves_with_length
-from kept.ui.report.race import cannot_tell, conclusion, deciding_cases, go_on, leads, questions
+from kept.ui.report.race import cannot_tell, conclusion, deciding_cases, go_on, questions
 
 GATES = {
     "strict": "The gate `strict` compares one evaluation a side: a lucky draw of a noisy evaluator "
@@ -162,9 +163,10 @@ MAX_DIFF_LINES = 400
 """Lines of one change on the page; `kept diff` has all of them."""
 
 
-def markdown(run: Run) -> str:
-    """The whole report."""
-    return PAGES.get(run.recipe or "", _steps_page)(run)
+def markdown(run: Run, told: Summary | None = None) -> str:
+    """The whole report, from the summary of the run where that is at hand."""
+    page = PAGES.get(run.recipe or "")
+    return page(run) if page else _steps_page(run, told)
 
 
 def _agent_run_page(run: Run) -> str:
@@ -180,8 +182,8 @@ def _sweep_page(run: Run) -> str:
     return written(sweep, "markdown")
 
 
-def _steps_page(run: Run) -> str:
-    told = summary(run)
+def _steps_page(run: Run, told: Summary | None) -> str:
+    told = told or summary(run)
     closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
     kept = [(row, closed[row.step]) for row in told.steps if row.kept]
     # one keep alone is the whole change, and stands above
@@ -536,12 +538,12 @@ def is_report_of(run: Run) -> bool:
     return not path.exists() or path.read_bytes() == encoded(markdown(run))
 
 
-def write_report(run: Run) -> str:
+def write_report(run: Run, told: Summary | None = None) -> str:
     """Write the page beside the journal, whole or not at all; the text of it.
 
     A process killed here leaves the old page, and the next report writes a new one.
     """
-    text = markdown(run)
+    text = markdown(run, told)
     path = run.folder / "report.md"
     fresh = path.with_name(f".report.md.{os.getpid()}")
     try:

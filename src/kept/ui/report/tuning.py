@@ -11,10 +11,10 @@ from kept.core.text import count, one_line
 from kept.recipes.agent_config.outputs.trials import Trial, Trials, candidate_path
 from kept.recipes.agent_config.request import TuningFacts
 from kept.recipes.registry import facts_of
+from kept.results.diffs import best_diff
 from kept.results.summary import Summary, summary
 from kept.store.exports import Records
 from kept.store.reader import Run
-from kept.ui.report.diffs import best_diff
 from kept.ui.report.format import duration
 
 Split = Literal["train", "holdout"]
@@ -138,9 +138,9 @@ def helper_of(run: Run, who: str) -> str:
 BARS = "▁▂▃▄▅▆▇█"
 
 
-def tuning_report(run: Run, folder: Path) -> str:
+def tuning_report(run: Run, folder: Path, told: Summary | None = None) -> str:
     """The whole page, for the folder that its files lie in."""
-    told, known = summary(run), trials_in(run)
+    told, known = told or summary(run), trials_in(run)
     trials, best = known.rows, made_by(known, run.state.best)
     parts = [
         f"# Optimizer run {run.id}",

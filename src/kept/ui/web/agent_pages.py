@@ -13,9 +13,9 @@ from typing import Any, cast
 from markupsafe import Markup
 
 from kept.core.proposal import Proposal, Skip, proposal_scope
-from kept.core.schedules.epochs import epoch_of
 from kept.core.schedules.refine import iterations_in, reruns, unread
 from kept.core.text import count
+from kept.core.turns import epoch_of
 from kept.orchestrator.events import STORY, Moment, end_line, record_of
 from kept.orchestrator.loss import first_number, run_loss
 from kept.orchestrator.record import AgentRun, Iteration

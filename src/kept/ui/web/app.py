@@ -19,10 +19,11 @@ from starlette.exceptions import HTTPException
 from kept._version import __version__
 from kept.core.text import one_line
 from kept.errors import KeptError, SetupError
+from kept.results.steps import step_detail
 from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.ui.report.format import recipe_word
-from kept.ui.report.step import step_detail, step_json
+from kept.ui.report.step import step_json
 from kept.ui.web import cases_page, run_page, run_source, runs_page, step_page, training_pages
 from kept.ui.web import cases_page as compare_page
 from kept.ui.web.auth import Refused

@@ -13,12 +13,12 @@ from kept.core.rollout import Job
 from kept.core.score import Evaluation, Outcome, Tally
 from kept.errors import SetupError
 from kept.gates._statistics import bounds
+from kept.results.diffs import LEVEL
 from kept.store import codec
 from kept.store.jsonl import rollout_lines
 from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.store.step_index import StepRow, closed_step
-from kept.ui.report.diffs import LEVEL
 from kept.ui.report.format import duration
 from kept.ui.web.kinds import Kind
 from kept.ui.web.run_page import state_of, step_line

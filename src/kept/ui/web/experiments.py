@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
 from kept.core.parsing import parse_json
+from kept.core.untyped import is_dict
 from kept.errors import SetupError
 from kept.orchestrator.experiments import Experiment, Task, all_experiments, read_task
 from kept.orchestrator.loss import first_number
@@ -245,7 +246,7 @@ def _first(row: Mapping[str, Any], *names: str) -> object:
 
 def _numbers(told: Mapping[str, Any]) -> dict[str, int]:
     inside = told.get("artifacts", told)
-    rows = cast("Mapping[str, Any]", inside) if isinstance(inside, dict) else _NOTHING
+    rows = inside if is_dict(inside) else _NOTHING
     found = {name: _whole(number) for name, number in rows.items()}
     return {name: number for name, number in found.items() if number is not None}
 
@@ -257,7 +258,7 @@ def _object(value: object) -> Mapping[str, Any]:
         told: object = parse_json(value)
     except ValueError:
         return _NOTHING
-    return cast("Mapping[str, Any]", told) if isinstance(told, dict) else _NOTHING
+    return told if is_dict(told) else _NOTHING
 
 
 def _text(value: object) -> str:

@@ -16,11 +16,11 @@ from kept.core.plan import (
     TASK,
 )
 from kept.core.text import count
+from kept.results.cases import Sweep, sweep_of
 from kept.results.compare import comparison_of
 from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.ui.report.compare import interval, sentences, title
-from kept.ui.report.eval_results import Sweep, sweep_of
 from kept.ui.web import agent_pages, training_pages
 from kept.ui.web.run_page import Asked, Kind, View
 from kept.ui.web.templates import figure

@@ -12,13 +12,14 @@ from weakref import WeakKeyDictionary
 from kept.core.schedules.round_robin import OF_THE_RUN
 from kept.core.text import count, no_better, one_line
 from kept.core.verdict import FOLLOWED, gain_in
+from kept.results.race import Outcome
 from kept.results.summary import line_of, objective_from
 from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.store.run_index import RunRow, nearest_limit
 from kept.store.step_index import StepRow
 from kept.ui.report.format import duration
-from kept.ui.report.race import Outcome, conclusion, deciding_cases
+from kept.ui.report.race import conclusion, deciding_cases
 from kept.ui.web.charts import meter, spend_chart, trajectory
 from kept.ui.web.templates import Links, figure, gained, money, share, signed, span, thousands
 

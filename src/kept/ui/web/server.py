@@ -17,8 +17,8 @@ from pathlib import Path
 import uvicorn
 from markupsafe import Markup
 
+from kept.engine.stop import stop_signals
 from kept.errors import SetupError
-from kept.run import stop_signals
 from kept.store.home import Home
 from kept.store.overview import Glance
 from kept.store.reader import Run

@@ -15,11 +15,11 @@ from kept.core.proposal import Proposal, Skip
 from kept.core.rollout import TraceItem
 from kept.core.score import Evaluation
 from kept.core.text import Change, changes
+from kept.results.diffs import sides_of
+from kept.results.steps import StepRollout, step_detail
 from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.store.step_index import answered_step, closed_step
-from kept.ui.report.diffs import sides_of
-from kept.ui.report.step import StepRollout, step_detail
 from kept.ui.web.charts import differences, race_chart
 from kept.ui.web.run_page import step_line
 from kept.ui.web.templates import Links, figure, signed, span

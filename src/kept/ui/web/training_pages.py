@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from kept.core.edit import SetValue
 from kept.core.proposal import Note, Proposal, Reply, Skip
-from kept.core.schedules.epochs import STEP, epoch_of
 from kept.core.text import count
+from kept.core.turns import STEP, epoch_of
 from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.store.step_index import StepRow, answered_step, closed_step, opened_step

@@ -12,9 +12,10 @@ import asyncio
 import hashlib
 import json
 import shutil
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Literal
 
@@ -109,6 +110,8 @@ class Evaluation:
     """Why it did not come to the tests, or that they did not end; empty where they ran."""
     log: str = ""
     """The end of what the tests printed."""
+    timed_out: bool = False
+    """True where the tests did not end in their time."""
 
     @property
     def resolved(self) -> bool:
@@ -156,14 +159,16 @@ async def evaluate(
     if isinstance(ended, Failure):
         # the disk was filled, say: tests that do so have failed
         return ended if ended.blame != "candidate" else _unresolved(instance, ended.message)
-    return _evaluation(instance, ended, seconds)
+    # a log of millions of lines takes a while to read
+    return await asyncio.to_thread(_evaluation, instance, ended, seconds)
 
 
 async def why_useless(instance: Instance, testbed: Testbed, seconds: float) -> str | Failure:
     """Why an instance tells no patch from another here; empty where it does.
 
     Its gold patch must resolve it, and the empty one must not. The finding is kept beside the
-    testbed, for it takes two runs of the tests.
+    testbed, for it takes two runs of the tests; not where they took too long, which is also a
+    matter of the machine and of the limit.
     """
     setup = instance.setup
     told = [instance.gold, instance.test_patch, setup.test_cmd, setup.log_parser]
@@ -183,7 +188,9 @@ async def why_useless(instance: Instance, testbed: Testbed, seconds: float) -> s
         why = f"its gold patch does not resolve it here ({gold})"
     elif empty.resolved:
         why = "its tests pass without any patch"
-    part = place.with_suffix(".part")
+    if gold.timed_out or empty.timed_out:
+        return why
+    part = place.with_suffix(f".{uuid.uuid4().hex}")
     part.write_text(json.dumps({"why": why, "log": gold.log if why else ""}), encoding="utf-8")
     part.replace(place)
     return why
@@ -206,7 +213,7 @@ def _evaluation(instance: Instance, ended: Exit, seconds: float) -> Evaluation:
     log = ended.stdout[-_MOST_SHOWN:]
     if ended.timed_out:
         message = f"the tests did not end within {count(seconds, 'second')}"
-        return _unresolved(instance, message, log)
+        return replace(_unresolved(instance, message, log), timed_out=True)
     statuses = statuses_of(instance, ended)
     report = report_of(statuses, instance.fail_to_pass, instance.pass_to_pass)
     return Evaluation(report, "" if statuses else f"no test reported a result: {ended}", log)

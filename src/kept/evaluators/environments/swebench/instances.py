@@ -23,6 +23,7 @@ import yaml
 
 from kept.core.case import Case
 from kept.core.parsing import ParseLimit
+from kept.core.untyped import dict_in, is_dict, is_list, list_in
 from kept.evaluators.environments.base import Item
 from kept.evaluators.environments.datasets import Fields, Row, rows_in, values
 from kept.spec.yaml import compose_all
@@ -325,7 +326,7 @@ def _tests(row: Row, name: str, fields: Fields) -> list[str]:
             value = json.loads(value)
         except (ValueError, RecursionError):
             value = None
-    found = cast("list[object]", value) if isinstance(value, list) else None
+    found = value if is_list(value) else None
     if found is None or not all(isinstance(one, str) for one in found):
         fields.wrong(row, f"`{name}` is no list of test names")
         return []
@@ -334,39 +335,37 @@ def _tests(row: Row, name: str, fields: Fields) -> list[str]:
 
 def _setup(row: Row, fields: Fields) -> Setup:
     given: object = row.data.get("setup") or row.data.get("install_config") or {}
-    if not isinstance(given, dict):
+    if not is_dict(given):
         fields.wrong(row, "`setup` is no object")
         return Setup()
-    named = cast("dict[str, Any]", given)
     # only of ours: the keys of SWE-rebench are its own business
-    for name in sorted({*named} - _KEYS) if row.data.get("setup") else ():
+    for name in sorted({*given} - _KEYS) if row.data.get("setup") else ():
         fields.wrong(row, f"`setup` has no `{name}`", f"it has {', '.join(sorted(_KEYS))}")
-    install = [*_lines(named.get("pre_install")), *_lines(named.get("install"))]
+    install = [*_lines(given.get("pre_install")), *_lines(given.get("install"))]
     packages = [
-        *_lines(named.get("packages")) * ("setup" in row.data),
-        *_lines(named.get("pip_packages")),
+        *_lines(given.get("packages")) * ("setup" in row.data),
+        *_lines(given.get("pip_packages")),
         *_lines(row.data.get("requirements")),
     ]
-    variables: object = named.get("variables") or named.get("env_vars") or {}
-    if not isinstance(variables, dict):
+    variables: object = given.get("variables") or given.get("env_vars") or {}
+    if not is_dict(variables):
         fields.wrong(row, "`variables` of `setup` is no object")
         variables = {}
-    pairs = cast("dict[object, object]", variables)
     return Setup(
-        python=str(named.get("python") or ""),
+        python=str(given.get("python") or ""),
         packages=tuple(dict.fromkeys(one for one in packages if not one.startswith("#"))),
         install=tuple(install),
-        variables={str(name): str(value) for name, value in pairs.items()},
-        test_cmd=" ".join(_lines(named.get("test_cmd"))),
-        log_parser=str(named.get("log_parser") or ""),
-        image=str(named.get("image") or row.data.get("image_name") or ""),
+        variables={str(name): str(value) for name, value in variables.items()},
+        test_cmd=" ".join(_lines(given.get("test_cmd"))),
+        log_parser=str(given.get("log_parser") or ""),
+        image=str(given.get("image") or row.data.get("image_name") or ""),
     )
 
 
 def _lines(value: object) -> list[str]:
     """Lines of a text, or the texts of a list."""
-    if isinstance(value, list):
-        return [str(one).strip() for one in cast("list[object]", value) if str(one).strip()]
+    if is_list(value):
+        return [str(one).strip() for one in value if str(one).strip()]
     return [line.strip() for line in str(value or "").splitlines() if line.strip()]
 
 
@@ -385,7 +384,7 @@ def _task_row(folder: Path) -> Row:
     tests: object = None
     with suppress(ValueError, RecursionError):
         tests = json.loads(_text(folder / "tests.json"))
-    tests = cast("dict[str, Any]", tests) if isinstance(tests, dict) else {}
+    tests = dict_in(tests)
     setup = _task_setup(folder, told)
     data: dict[str, Any] = {**told, **texts, **tests, "setup": setup.row()}
     return Row(data, task, 1, 1)
@@ -411,9 +410,9 @@ def _pins(path: Path) -> tuple[str, tuple[str, ...]]:
     """The Python and the packages of a conda environment, those that conda itself installs too."""
     rows: object = _yaml(path).get("dependencies") or []
     python, packages = "", list[str]()
-    for row in cast("list[object]", rows) if isinstance(rows, list) else []:
-        if isinstance(row, dict):
-            below: object = cast("dict[str, object]", row).get("pip")
+    for row in list_in(rows):
+        if is_dict(row):
+            below: object = row.get("pip")
             packages += [str(one) for one in cast("list[object]", below or [])]
             continue
         name, _, rest = str(row).partition("=")
@@ -468,4 +467,4 @@ def _yaml(path: Path) -> dict[str, Any]:
         found: object = yaml.safe_load(text)
     except (yaml.YAMLError, ParseLimit, RecursionError):
         return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return dict_in(found)

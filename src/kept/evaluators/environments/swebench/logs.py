@@ -6,7 +6,7 @@ for the projects whose parser keeps the whole id.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 Status = Literal["PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL"]
@@ -25,7 +25,6 @@ _UNITTEST_END = re.compile(
 )
 _UNITTEST_HEAD = re.compile(r"(FAIL|ERROR): (\w+) \(([\w.<>]+)\)")
 _UNITTEST: Mapping[str, Status] = {"ok": "PASSED", "ERROR": "ERROR", "expected failure": "XFAIL"}
-_SYMPY_HEAD = re.compile(r"_+ (\S[^\n]*?\.py):(\S[^\n]*?) _+$", re.MULTILINE)
 _SYMPY_ENDS: Mapping[str, Status] = {"ok": "PASSED", "F": "FAILED", "E": "ERROR"}
 
 
@@ -147,20 +146,33 @@ def parse_django(log: str) -> Statuses:
         _django_line(line, found)
         if line.startswith("ok") and running is not None:
             found[running] = "PASSED"
-    for pattern in _DJANGO_INTERRUPTED:
-        found.update((match[1], "PASSED") for match in pattern.finditer(log))
+    found.update((name, "PASSED") for name in _django_interrupted(log.split("\n")))
     return found
 
 
-_DJANGO_INTERRUPTED = tuple(
-    re.compile(rf"^(.*?)\s\.\.\.\s{noise}\nok$", re.MULTILINE)
-    for noise in (
-        r"Testing against Django installed in [^\n]*(?:\n[^\n]*){0,20}? silenced\)\.",
-        r"Internal Server Error: /.*/",
-        r"System check identified no issues \(0 silenced\)",
-    )
-)
-"""Messages of Django that come between a test and its `ok`."""
+_DJANGO_MESSAGES = {
+    " ... Testing against Django installed in ": (re.compile(r".* silenced\)\."), 20),
+    " ... Internal Server Error: ": (re.compile("/.*/"), 0),
+    " ... System check identified no issues (0 silenced)": (re.compile(""), 0),
+}
+"""Messages of Django that come between a test and its `ok`: how the last line of each ends, and how
+many more lines it has at most."""
+
+
+def _django_interrupted(lines: Sequence[str]) -> Iterator[str]:
+    """Tests that passed though a message stands between their name and their `ok`.
+
+    Line by line: a pattern for the whole log would take hours for what a hostile test prints.
+    """
+    for n, line in enumerate(lines):
+        for message, (end, more) in _DJANGO_MESSAGES.items():
+            if message not in line:
+                continue
+            name, _, rest = line.partition(message)
+            following = lines[n + 1 : n + 2 + more]
+            pairs = zip((rest, *following), following, strict=False)
+            if any(end.fullmatch(last) and after == "ok" for last, after in pairs):
+                yield name
 
 
 def _django_line(line: str, found: Statuses) -> None:
@@ -183,9 +195,13 @@ def _django_line(line: str, found: Statuses) -> None:
 
 def parse_sympy(log: str) -> Statuses:
     """Results of SymPy's `bin/test --verbose`: a name and a letter; failures once more by file."""
-    found: Statuses = {f"{file}:{name}": "FAILED" for file, name in _SYMPY_HEAD.findall(log)}
+    found: Statuses = {}
     for line in map(str.strip, log.split("\n")):
         words = line.split()
+        head = line.rstrip("_")
+        if head != line and head.endswith(" "):
+            file, colon, name = head.partition("_ ")[2].strip().partition(".py:")
+            found |= {f"{file}.py:{name}": "FAILED"} if file and colon and name else {}
         if line.startswith("test_") and len(words) > 1 and words[-1] in _SYMPY_ENDS:
             found[words[0]] = _SYMPY_ENDS[words[-1]]
     return found

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from shlex import join, quote
+from typing import Any
 
 from kept.core.artifact import is_safe_path
 from kept.core.case import Case, Cases
@@ -166,6 +167,12 @@ class Sources:
     """Clone missing repositories, and install packages from an index."""
     clone_url: str = "https://github.com/{repo}.git"
 
+    def offer(self) -> str:
+        """A hash that tells where packages may come from."""
+        wheels = sorted(one.name for one in self.wheels.glob("*")) if self.wheels else []
+        told = json.dumps([self.network, wheels])
+        return hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
@@ -263,8 +270,10 @@ class Testbeds:
                     site = Site(scratch / "one" / "w")
                     await _Builder(instance, self._sources, folder, python, site).build()
 
-            folder = await cached_folder("swebench", name, build)
-            built = json.loads((folder / BUILT).read_text(encoding="utf-8"))
+            folder, built = await _cached(name, build)
+            if built["lacking"] and built.get("sources") != self._sources.offer():
+                # what could not be installed then may be there now
+                folder, built = await _cached(f"{name}-{self._sources.offer()}", build)
         except SetupError as error:
             hint = f"; hint: {error.hint}" if error.hint else ""
             return Failure("harness", "infrastructure", f"{error.message}{hint}", tried=True)
@@ -273,6 +282,14 @@ class Testbeds:
             return Failure("limit", "infrastructure", message, tried=True)
         variables = _variables(instance, folder)
         return Testbed(folder, python, variables, tuple(built["lacking"]))
+
+
+async def _cached(
+    name: str, build: Callable[[Path], Awaitable[None]]
+) -> tuple[Path, Mapping[str, Any]]:
+    """The folder of an environment, and what is known of how it was built."""
+    folder = await cached_folder("swebench", name, build)
+    return folder, json.loads((folder / BUILT).read_text(encoding="utf-8"))
 
 
 @dataclass(slots=True)
@@ -298,7 +315,7 @@ class _Builder:
         await self._install()
         repo = self.folder / "output"
         await asyncio.to_thread(shutil.copytree, self._repo, repo, symlinks=True)
-        built = {"lacking": self.lacking}
+        built = {"lacking": self.lacking, "sources": self.sources.offer()}
         (self.folder / BUILT).write_text(json.dumps(built), encoding="utf-8")
 
     def _fetch(self) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import Field
 
+from kept.core.untyped import is_list
 from kept.sandbox.command import TIMEOUT
 from kept.spec.source import kind_of
 from kept.spec.validate import Finite, Seconds, SpecModel, Text, Texts
@@ -289,8 +290,8 @@ def _texts(value: object) -> str | None:
     if isinstance(value, str):
         # a line with commas may stand for a list
         items = [part for part in (part.strip() for part in value.split(",")) if part]
-    elif isinstance(value, list):
-        items = cast("list[object]", value)
+    elif is_list(value):
+        items = value
     if not items:
         return f"{kind_of(cast('object', value))}, where a list of texts was expected"
     return next((wrong for item in items if (wrong := _text(item)) is not None), None)

@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from kept.core.parsing import parse_json
+from kept.core.untyped import is_dict, is_list
 from kept.errors import SetupError
 from kept.evaluators.tools import documents
 from kept.evaluators.tools.documents import Unreadable, kind_of, read_document
@@ -229,33 +230,31 @@ def _found(path: Path, value: object, how: Records) -> list[dict[str, str]] | No
 def _below(
     path: Path, value: object, how: Records, steps: tuple[str, ...], outer: Mapping[str, str]
 ) -> list[dict[str, str]] | None:
-    if isinstance(value, list):
-        items = cast("list[object]", value)
-        if not steps and not all(isinstance(item, dict) for item in items):
+    if is_list(value):
+        if not steps and not all(isinstance(item, dict) for item in value):
             return None
-        found = [_below(path, item, how, steps, outer) for item in items]
+        found = [_below(path, item, how, steps, outer) for item in value]
         return [row for rows in found for row in rows or ()]
-    if not isinstance(value, dict):
+    if not is_dict(value):
         if steps:
             raise Unreadable(f"`{path.name}` has nothing at `{'.'.join(how.path)}`")
         return None
-    fields = cast("dict[str, object]", value)
     if not steps:
-        return [{**outer, **_flat(fields, how.prefix)}]
-    if steps[0] not in fields:
-        known = ", ".join(fields)
+        return [{**outer, **_flat(value, how.prefix)}]
+    if steps[0] not in value:
+        known = ", ".join(value)
         raise Unreadable(f"`{path.name}` has no `{steps[0]}` of `{'.'.join(how.path)}`: {known}")
-    beside = {name: item for name, item in fields.items() if name != steps[0]}
+    beside = {name: item for name, item in value.items() if name != steps[0]}
     here = {**outer, **_flat(beside, how.meta_prefix)}
-    return _below(path, fields[steps[0]], how, steps[1:], here)
+    return _below(path, value[steps[0]], how, steps[1:], here)
 
 
 def _flat(fields: Mapping[str, Any], prefix: str) -> dict[str, str]:
     """Every value as text, those inside others by a name with a dot."""
     flat: dict[str, str] = {}
     for name, value in fields.items():
-        if isinstance(value, dict):
-            inner = _flat(cast("dict[str, Any]", value), f"{prefix}{name}.")
+        if is_dict(value):
+            inner = _flat(value, f"{prefix}{name}.")
             flat |= inner
         elif isinstance(value, str):
             flat[prefix + name] = value

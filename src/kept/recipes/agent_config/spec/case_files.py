@@ -11,6 +11,7 @@ from pydantic import Field
 
 from kept.core.case import SPLITS, Split
 from kept.core.parsing import parse_json
+from kept.core.untyped import is_dict
 from kept.errors import Problem
 from kept.recipes.agent_config.spec.cases import MAX_CASES, TestCaseSpec
 from kept.recipes.agent_config.spec.common import check_there
@@ -146,7 +147,7 @@ def _apart(file: Source, call: str) -> tuple[tuple[TestCaseSpec, ...], tuple[Bro
     taken = {case.name for case in sound}
     broken: list[BrokenCase] = []
     for number, row in sorted(given.items()):
-        own = cast("dict[str, object]", row).get("name") if isinstance(row, dict) else None
+        own = row.get("name") if is_dict(row) else None
         name = own if isinstance(own, str) and own.strip() and own not in taken else None
         why = tuple(problem for problem in problems if _row(problem) == number)
         broken.append(BrokenCase(number, name or cases[number].name or "", why))

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from kept.core.parsing import compile_pattern
+from kept.core.untyped import dict_in
 from kept.recipes.agent_config.spec.common import Loose, Words, one_of
 from kept.recipes.agent_config.spec.metrics import AnyMetricSpec, Metrics
 from kept.spec.validate import Count, SpecModel, Text, Texts, some
@@ -20,11 +21,11 @@ _MATCHERS = ("fuzzy", "regex")
 
 def _matcher(value: object) -> object:
     """A literal value, or one of the two mappings that say how it is looked at."""
-    given = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    given = dict_in(value)
     said = next((key for key in _MATCHERS if key in given), None)
     if said is not None:
         return _said_matcher(given, said)
-    return {"kind": "literal", "value": cast("object", value)}
+    return {"kind": "literal", "value": value}
 
 
 def _said_matcher(given: Mapping[str, object], kind: str) -> object:

@@ -8,13 +8,14 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from kept.core.artifact import is_safe_path
 from kept.core.llm import Effort
+from kept.core.untyped import is_dict
 from kept.errors import Problem
 from kept.models.providers import ModelConfig, check_provider
 from kept.spec.paths import near_file
@@ -156,15 +157,15 @@ def instructions_of(source: Source, name: str, text: str) -> Instructions:
     about: dict[str, Any] = {}
     if head is not None:
         try:
-            data = read_yaml(head).data
+            data: object = read_yaml(head).data
         except YamlFault as fault:
             where = f"{shown(source.folder / name)}:{fault.line + 1}"
             source.problems.append(
                 Problem(where, "", f"the head is not YAML: {fault.message}", fault.hint)
             )
             data = {}
-        if isinstance(data, dict):
-            about = cast("dict[str, Any]", data)
+        if is_dict(data):
+            about = data
         else:
             # prose between two rules
             body = text

@@ -16,6 +16,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 
 from kept import settings
+from kept.core.untyped import dict_in, is_dict, is_list
 from kept.errors import Problem
 from kept.models.providers import PROVIDERS, REFERENCE, expand
 from kept.recipes.agent_config.spec.agent import DeploymentSpec, ExecutionSpec
@@ -68,8 +69,8 @@ def _places(value: object, loc: Loc) -> Iterator[tuple[Loc, object]]:
     if isinstance(value, Mapping):
         for key, inner in cast("Mapping[str, object]", value).items():
             yield from _places(inner, (*loc, str(key)))
-    elif isinstance(value, list):
-        for number, inner in enumerate(cast("list[object]", value)):
+    elif is_list(value):
+        for number, inner in enumerate(value):
             yield from _places(inner, (*loc, number))
     else:
         yield loc, value
@@ -88,14 +89,12 @@ def _filled(source: Source, value: object, loc: Loc) -> object:
         return _text(source, value, loc) if "${" in value else value
     if loc[:1] in [(name,) for name in CARRIED]:
         return value
-    if isinstance(value, dict):
-        mapping = cast("dict[str, object]", value)
-        for key in mapping:
-            mapping[key] = _filled(source, mapping[key], (*loc, key))
-    elif isinstance(value, list):
-        items = cast("list[object]", value)
-        for number, item in enumerate(items):
-            items[number] = _filled(source, item, (*loc, number))
+    if is_dict(value):
+        for key in value:
+            value[key] = _filled(source, value[key], (*loc, key))
+    elif is_list(value):
+        for number, item in enumerate(value):
+            value[number] = _filled(source, item, (*loc, number))
     return cast("object", value)
 
 
@@ -125,10 +124,10 @@ def uses_of(value: object, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
     if isinstance(value, str):
         for name in REFERENCE.findall(value) if "${" in value else ():
             yield loc, name
-    elif isinstance(value, dict):
-        pairs = cast("dict[str, object]", value).items()
-    elif isinstance(value, list):
-        pairs = enumerate(cast("list[object]", value))
+    elif is_dict(value):
+        pairs = value.items()
+    elif is_list(value):
+        pairs = enumerate(value)
     for key, inner in pairs:
         yield from uses_of(inner, (*loc, key))
 
@@ -250,10 +249,10 @@ def _merge(into: dict[str, Any], source: Source, loc: Loc, where: dict[Loc, str]
 
 def _below(value: object, loc: Loc) -> Iterator[Loc]:
     pairs: Any = ()
-    if isinstance(value, dict):
-        pairs = cast("dict[str, object]", value).items()
-    elif isinstance(value, list):
-        pairs = enumerate(cast("list[object]", value))
+    if is_dict(value):
+        pairs = value.items()
+    elif is_list(value):
+        pairs = enumerate(value)
     for key, inner in pairs:
         yield (*loc, key)
         yield from _below(inner, (*loc, key))
@@ -265,9 +264,9 @@ def lay_under(source: Source, config: Config) -> None:
     own = data.get("model")
     for loc, block in _blocks(data, ()):
         _lay_model(source, loc, block, config)
-        if loc[0] == "tools" and "provider" not in block and isinstance(own, dict):
+        if loc[0] == "tools" and "provider" not in block and is_dict(own):
             # a tool may say only what is different from the agent's own model
-            _put_all(source, loc, block, cast("dict[str, Any]", own), source.where(("model",)))
+            _put_all(source, loc, block, own, source.where(("model",)))
 
 
 def lay_agent(source: Source, config: Config) -> None:
@@ -276,8 +275,8 @@ def lay_agent(source: Source, config: Config) -> None:
     data = cast("dict[str, Any]", source.data)
     _lay_execution(source, data, config)
     tools = data.get("tools")
-    for number, tool in enumerate(cast("list[Any]", tools) if isinstance(tools, list) else ()):
-        given = cast("dict[str, Any]", tool) if isinstance(tool, dict) else {}
+    for number, tool in enumerate(tools if is_list(tools) else ()):
+        given = dict_in(tool)
         if isinstance(given.get("database"), str):
             _lay_database(source, ("tools", number, "database"), given, config)
     _lay_servers(source, data, config)
@@ -292,20 +291,20 @@ def lend(source: Source, lender: Source) -> None:
     for part in ("model", "execution"):
         given, own = said(lender, (part,)), data.get(part)
         block = cast("dict[str, Any]", {} if own is None else own)
-        if isinstance(given, dict) and isinstance(own, dict | None) and "provider" not in block:
+        if is_dict(given) and isinstance(own, dict | None) and "provider" not in block:
             data[part] = block
-            _put_all(source, (part,), block, cast("dict[str, Any]", given), lender.where((part,)))
+            _put_all(source, (part,), block, given, lender.where((part,)))
 
 
 def _blocks(value: object, loc: Loc) -> Iterator[tuple[Loc, dict[str, Any]]]:
     """Every mapping that names a model, and where it stands."""
-    if isinstance(value, list):
-        for number, item in enumerate(cast("list[object]", value)):
+    if is_list(value):
+        for number, item in enumerate(value):
             yield from _blocks(item, (*loc, number))
-    elif isinstance(value, dict):
-        for key, inner in cast("dict[str, object]", value).items():
-            if key in _MODELS and isinstance(inner, dict):
-                yield (*loc, key), cast("dict[str, Any]", inner)
+    elif is_dict(value):
+        for key, inner in value.items():
+            if key in _MODELS and is_dict(inner):
+                yield (*loc, key), inner
             elif key not in _FREE:
                 yield from _blocks(inner, (*loc, key))
 
@@ -353,12 +352,11 @@ def _lay_database(source: Source, loc: Loc, tool: dict[str, Any], config: Config
 
 
 def _lay_execution(source: Source, data: dict[str, Any], config: Config) -> None:
-    given = data.setdefault("execution", {})
-    if given is None:
-        given = data["execution"] = {}
-    if not isinstance(given, dict):
+    given: object = data.get("execution")
+    execution: object = {} if given is None else given
+    data["execution"] = execution
+    if not is_dict(execution):
         return
-    execution = cast("dict[str, Any]", given)
     under = cast("dict[str, Any]", config.data.get("execution") or {})
     for key in ExecutionSpec.model_fields:
         variable = f"HOLODECK_{key.upper()}"
@@ -392,7 +390,7 @@ def _lay_servers(source: Source, data: dict[str, Any], config: Config) -> None:
     if not servers or not isinstance(data.setdefault("tools", []), list):
         return
     tools = cast("list[Any]", data["tools"])
-    given = [cast("dict[str, object]", tool) for tool in tools if isinstance(tool, dict)]
+    given = [tool for tool in tools if is_dict(tool)]
     names = {tool.get("name") for tool in given}
     for number, server in enumerate(servers):
         if server["name"] not in names:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from kept.core.untyped import is_dict
 from kept.recipes.agent_config.spec.common import LlmSpec, Loose, Share, Words
 from kept.spec.validate import Count, Finite, SpecModel, Texts, some
 
@@ -34,11 +35,10 @@ _TOLD_BY = {"metric_type": "rag", "criteria": "geval", "grader": "code"}
 
 def _kind(value: object) -> object:
     """A metric that does not say its type, with the one that its keys tell."""
-    if not isinstance(value, dict) or "type" in value:
+    if not is_dict(value) or "type" in value:
         return cast("object", value)
-    given = cast("dict[str, object]", value)
-    kind = next((kind for key, kind in _TOLD_BY.items() if key in given), "standard")
-    return {"type": kind, **given}
+    kind = next((kind for key, kind in _TOLD_BY.items() if key in value), "standard")
+    return {"type": kind, **value}
 
 
 def _grader(text: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, cast
 from kept.core.case import Split
 from kept.core.parsing import parse_json
 from kept.core.text import count
+from kept.core.untyped import is_dict, is_list
 from kept.errors import Problem, SpecError
 from kept.models.providers import PROVIDERS, REFERENCE, ModelConfig
 from kept.recipes.agent_config.spec.agent import AgentSpec, InstructionsSpec
@@ -290,7 +291,7 @@ def _response_format(source: Source, texts: Texts) -> Mapping[str, Any] | None:
     loc = ("response_format",)
     value = said(source, loc)
     if not isinstance(value, str) or not value.strip():
-        return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+        return value if is_dict(value) else None
     text = texts.get(loc, value)
     if text is None:
         return None
@@ -299,10 +300,10 @@ def _response_format(source: Source, texts: Texts) -> Mapping[str, Any] | None:
     except (ValueError, YamlFault) as error:
         source.report(loc, f"`{value}` cannot be read: {error}")
         return None
-    if not isinstance(data, dict):
+    if not is_dict(data):
         source.report(loc, f"`{value}` holds {kind_of(data)}, not a JSON schema")
         return None
-    return cast("dict[str, Any]", data)
+    return data
 
 
 def _prompts(spec: AgentSpec, texts: Texts) -> Iterator[tuple[str, str]]:
@@ -320,7 +321,7 @@ def _check_names(source: Source) -> None:
     """Tools are told apart by their names, and so no two have the same."""
     tools = said(source, ("tools",))
     first: dict[str, int] = {}
-    for number in range(len(cast("list[object]", tools)) if isinstance(tools, list) else 0):
+    for number in range(len(tools) if is_list(tools) else 0):
         loc = ("tools", number, "name")
         name = said(source, loc)
         if not isinstance(name, str):

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ValidationError
 
 from kept.core.text import are, count
+from kept.core.untyped import dict_in
 from kept.errors import Problem, SetupError, SpecError
 from kept.evaluators.scorers.assertions.python import FILE, file_of
 from kept.evaluators.scorers.assertions.spec import GRADED, leaves
@@ -81,7 +82,7 @@ def judge_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:
     if found:
         source, grader = next(iter(found.values()))
         spec = provider_of(grader.provider)
-        said = cast("dict[str, Any]", spec) if isinstance(spec, dict) else {}
+        said = dict_in(spec)
         if not isinstance(said.get("id"), str):
             source.report(grader.loc, "is no provider", "write it as in openai:chat:gpt-5-mini")
             return None

@@ -1,10 +1,11 @@
 """What a promptfooconfig.yaml may say, and what of it is refused."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
+from kept.core.untyped import is_dict, is_list, list_in
 from kept.evaluators.scorers.assertions.spec import AssertionSpec
 from kept.spec.source import Source
 from kept.spec.validate import Count, Finite, SpecModel, Text, Texts
@@ -137,19 +138,18 @@ class TestsFile(SpecModel):
 
 def refuse(source: Source, loc: Loc, given: object, table: Refused) -> None:
     """Report the keys of a mapping that are known and not taken, and take them out."""
-    if not isinstance(given, dict):
+    if not is_dict(given):
         return
-    mapping = cast("dict[str, object]", given)
-    for key in [key for key in mapping if key in table]:
+    for key in [key for key in given if key in table]:
         source.report((*loc, key), "is not supported", table[key])
-        del mapping[key]
+        del given[key]
 
 
 def as_list(value: object) -> list[object]:
     """One thing for a list of one."""
     if value is None:
         return []
-    return cast("list[object]", value) if isinstance(value, list) else [value]
+    return value if is_list(value) else [value]
 
 
 class Grader(NamedTuple):
@@ -161,50 +161,45 @@ class Grader(NamedTuple):
 
 def mapping_of(value: object) -> dict[str, Any] | None:
     """The mapping that a value is; None where it is none."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return value if is_dict(value) else None
 
 
 def prepare_test(source: Source, loc: Loc, given: object) -> list[Grader]:
     """Take out of a test what is refused, and who is to grade its assertions."""
     refuse(source, loc, given, TEST_REFUSED)
-    if not isinstance(given, dict):
+    if not is_dict(given):
         return []
-    test = cast("dict[str, object]", given)
-    for key in [key for key, value in test.items() if value is None]:
-        del test[key]
-    refuse(source, (*loc, "options"), test.get("options"), OPTIONS_REFUSED)
+    for key in [key for key, value in given.items() if value is None]:
+        del given[key]
+    refuse(source, (*loc, "options"), given.get("options"), OPTIONS_REFUSED)
     found: list[Grader] = []
-    options = test.get("options")
-    if isinstance(options, dict):
-        said = cast("dict[str, object]", options)
-        if "provider" in said:
-            found.append(Grader((*loc, "options", "provider"), said.pop("provider")))
-    return [*found, *_prepare_assertions(source, (*loc, "assert"), test.get("assert"))]
+    options = given.get("options")
+    if is_dict(options) and "provider" in options:
+        found.append(Grader((*loc, "options", "provider"), options.pop("provider")))
+    return [*found, *_prepare_assertions(source, (*loc, "assert"), given.get("assert"))]
 
 
 def _prepare_assertions(source: Source, loc: Loc, given: object) -> Iterator[Grader]:
-    rows = cast("list[object]", given) if isinstance(given, list) else []
+    rows = list_in(given)
     for number, one in enumerate(rows):
         here = (*loc, number)
         refuse(source, here, one, ASSERTION_REFUSED)
-        if isinstance(one, dict):
-            row = cast("dict[str, object]", one)
-            if "provider" in row:
-                yield Grader((*here, "provider"), row.pop("provider"))
-            yield from _prepare_assertions(source, (*here, "assert"), row.get("assert"))
+        if is_dict(one):
+            if "provider" in one:
+                yield Grader((*here, "provider"), one.pop("provider"))
+            yield from _prepare_assertions(source, (*here, "assert"), one.get("assert"))
 
 
 def resolve(source: Source) -> None:
     """Put in place what `$ref` points to inside a config."""
 
     def at(value: Any, loc: Loc) -> Any:  # noqa: ANN401 # whatever a file may say
-        if isinstance(value, dict):
-            mapping = cast("dict[str, Any]", value)
-            if "$ref" in mapping:
-                return pointed(str(mapping["$ref"]), loc)
-            return {key: at(one, (*loc, key)) for key, one in mapping.items()}
-        if isinstance(value, list):
-            return [at(one, (*loc, n)) for n, one in enumerate(cast("list[Any]", value))]
+        if is_dict(value):
+            if "$ref" in value:
+                return pointed(str(value["$ref"]), loc)
+            return {key: at(one, (*loc, key)) for key, one in value.items()}
+        if is_list(value):
+            return [at(one, (*loc, n)) for n, one in enumerate(value)]
         return value
 
     def pointed(to: str, loc: Loc) -> Any:  # noqa: ANN401 # see above

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kept.core.parsing import parse_json
+from kept.core.untyped import dict_in, is_dict, is_list
 from kept.evaluators.scorers.assertions.python import FILE
 from kept.evaluators.scorers.assertions.spec import KINDS, REFUSED
 from kept.recipes.importers.cases import read_csv
@@ -104,12 +105,11 @@ def _source(outer: Source, loc: Loc, file: Path, text: str) -> Source | None:
         outside = mapping_of(read_one.data) or {}
         nested = "tests" in outside
         data: object = outside.get("tests", read_one.data)
-        if not isinstance(data, list):
+        if not is_list(data):
             outer.report(loc, f"`{file.name}` is no list of tests")
             return None
         lines = {(at if nested else ("tests", *at)): n for at, n in read_one.lines.items()}
-        tests = cast("list[object]", data)
-        made = Source(file, Document({"tests": tests}, lines))
+        made = Source(file, Document({"tests": data}, lines))
     if not cast("dict[str, list[object]]", made.data)["tests"] and not made.problems:
         outer.report(loc, f"`{file.name}` holds no tests")
     return made
@@ -310,13 +310,12 @@ def provider_of(given: object) -> object:
     """A text, or a mapping by the id, as a mapping with an `id`."""
     if isinstance(given, str):
         return {"id": given}
-    if isinstance(given, dict):
-        said = cast("dict[str, Any]", given)
-        if "id" not in said and len(said) == 1:
-            (id_, more), *_ = said.items()
-            rest = cast("dict[str, Any]", more) if isinstance(more, dict) else {}
+    if is_dict(given):
+        if "id" not in given and len(given) == 1:
+            (id_, more), *_ = given.items()
+            rest = dict_in(more)
             return {"id": id_, **rest}
-        if said.get("config") is None:
-            said.pop("config", None)
-        return said
+        if given.get("config") is None:
+            given.pop("config", None)
+        return given
     return given

@@ -19,7 +19,8 @@ from kept.core.edit import Fill, changed_paths, invert
 from kept.core.ports import Scope
 from kept.core.proposal import Ask, Brief, Note, Proposal, ProposerReply, Skip
 from kept.core.rollout import Failure, Pair
-from kept.core.schedules.epochs import closed_in, epoch_of
+from kept.core.schedules.epochs import closed_in
+from kept.core.turns import epoch_of
 from kept.proposers.failing_cases import outage_of
 from kept.proposers.prompt_items import Item
 from kept.recipes.skill.document import SKILL, SLOW_UPDATE, region_text, without_markers

@@ -6,6 +6,7 @@ Read from the journal alone, so a report can be made of any run that measured, w
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, cast
 
@@ -14,8 +15,8 @@ from kept.core.llm import CASE, EXPECTED, PASSED, Exchange, exchanges_of
 from kept.core.objective import Direction
 from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
-from kept.recipes.evaluate.request import Evaluation, EvaluationFacts
-from kept.recipes.registry import facts_of, request_of
+from kept.core.state import State
+from kept.store.jsonl import decoded
 from kept.store.reader import Run
 
 Status = Literal["passed", "scored", "failed", "errored"]
@@ -189,14 +190,41 @@ class Sweep:
         return total
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """What a run measures, as its facts have it under `evaluated`."""
+
+    of: str
+    """The recipe that measures."""
+    name: str
+    """Of what is measured."""
+    rollouts: int
+    cases: tuple[str, ...]
+    """Ids of the cases, in order."""
+    pass_at: float | None = None
+    """Value of the metric at which a case passes."""
+    metric_is_pass: bool = False
+    """Whether the metric itself says that a case passes."""
+    min_score: float | None = None
+    """The mean of the primary metric that the command requires, in its direction."""
+    agent: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Of an agent or a student: its model and what it has."""
+
+
+def evaluated_in(state: State, folder: Path | None = None) -> Evaluated | None:
+    """What a run measures; None for a run that does something else."""
+    told = state.started.facts.get("evaluated") if state.started else None
+    return None if told is None else decoded(told, Evaluated, "facts.evaluated", folder)
+
+
 def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
     """What a run measured; None where it does something else.
 
     Without traces it is told at once how many passed, and nothing of what happened.
     """
     started = run.state.started
-    asked, told = request_of(run, Evaluation), facts_of(run, EvaluationFacts)
-    if asked is None or told is None or started is None:
+    told = evaluated_in(run.state, run.folder)
+    if told is None or started is None:
         return None
     grading = grading_of(run.settings, told)
     cases = tuple(_cases(run, told.cases, grading, traces))
@@ -219,13 +247,13 @@ def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
         direction=grading.direction,
         mean=mean,
         pass_at=grading.pass_at,
-        min_score=asked.wanted.min_score,
+        min_score=told.min_score,
         described=any(one.described for one in cases),
         started=started.t,
         elapsed=run.state.elapsed,
         version=started.version,
         agent=told.agent,
-        of=asked.of,
+        of=told.of,
     )
 
 
@@ -254,9 +282,9 @@ class Grading(NamedTuple):
         return "passed" if _reaches(value, pass_at, self.direction) else "failed"
 
 
-def grading_of(settings: RunSettings, facts: EvaluationFacts) -> Grading:
+def grading_of(settings: RunSettings, told: Evaluated) -> Grading:
     """What decides whether a case of a run passes."""
-    return Grading(settings.metric, settings.direction, facts.pass_at, facts.metric_is_pass)
+    return Grading(settings.metric, settings.direction, told.pass_at, told.metric_is_pass)
 
 
 def _reaches(value: float, wanted: float, direction: Direction) -> bool:

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from kept.core.event import RECORDS
-from kept.ui.report.step import step_detail, step_json
+from kept.results.steps import step_detail
+from kept.ui.report.step import step_json
 from tests.ui.report.runs import cut, make_run
 
 

@@ -18,8 +18,8 @@ from kept.core.llm import PASSED
 from kept.core.plan import REFINE
 from kept.errors import JournalError
 from kept.gates._statistics import bounds
+from kept.results.cases import Sweep, Tested
 from kept.store.reader import Run
-from kept.ui.report.eval_results import Sweep, Tested
 
 
 def step_diff(run: Run, closed: StepClosed) -> str:

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.edit import Replace, apply_edits
-from kept.proposers.text_units import edits_between, replace_at
+from kept.core.edit import Replace, apply_edits, edits_between, replace_at
 
 lines = st.lists(st.sampled_from(["a\n", "b\n", "aa\n", "\n", "a b\n", "c"]), max_size=12)
 texts = lines.map("".join)

@@ -1,16 +1,9 @@
-"""Counts of failures inside rollouts, and hints for failures due to the sandbox.
+"""Counts of failures inside rollouts, and what they mean for going on."""
 
-The hints go by the words of a failed command's output.
-"""
-
-import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kept.core.text import one_line
 from kept.results.summary import Summary
-from kept.settings import is_set
 from kept.store import codec
 from kept.store.reader import Run
 
@@ -64,26 +57,3 @@ def measure_is_broken(told: Summary, run: Run) -> bool:
 def may_pass(run: Run) -> bool:
     """Whether anything of what went wrong is asked for again when the run goes on."""
     return any(group.blame == "infrastructure" for group in failures(run))
-
-
-_NO_NETWORK = re.compile(
-    r"network is unreachable|name or service not known|temporary failure in name resolution"
-    r"|could not resolve host|getaddrinfo|nodename nor servname",
-    re.IGNORECASE,
-)
-_BY_KEPT = re.compile(r"`[\w-]+/[^`]+` (?:answered \d{3}|failed|did not answer)")
-"""Words about a model that Kept asks itself, which has no walls round it."""
-
-_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
-
-
-def held_back(message: str, sandbox: Mapping[str, Any]) -> Iterator[str]:
-    """What to write into the task, where that is what was missing."""
-    if _BY_KEPT.search(message):
-        return
-    if sandbox.get("network") != "on" and _NO_NETWORK.search(message):
-        yield "commands have no network here: `sandbox: {network: on}` in the task opens it"
-    passed = sandbox.get("env") or ()
-    for name in dict.fromkeys(_NAME.findall(message)):
-        if is_set(name) and name not in passed and not name.startswith("KEPT_"):
-            yield f"`{name}` is set here, and commands do not get it: `sandbox: {{env: [{name}]}}`"
