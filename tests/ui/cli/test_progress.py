@@ -16,7 +16,7 @@ from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import fold
 from kept.core.verdict import Verdict
-from kept.recipes.evaluate.request import EvaluationFacts
+from kept.results.cases import Evaluated
 from kept.store.codec import document_of
 from kept.testing import SinkSuite
 from kept.ui.cli._progress import LiveProgress, PlainProgress, Progress, progress_on, step_words
@@ -118,12 +118,13 @@ def test_ctrl_c_is_answered_at_once():
 
 
 def test_a_run_that_measures_says_how_many_there_are_to_come():
+    evaluated = Evaluated(of="task", name="sums", rollouts=7, cases=())
     began = RunStarted(
         run_id="r",
         recipe="evaluate",
         seed="c",
         inputs={},
-        facts=document_of(EvaluationFacts(name="sums", rollouts=7, cases=())),
+        facts={"evaluated": document_of(evaluated)},
         version="0",
         t=0.0,
     )
