@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, cast
 from kept.core.event import RunSettings
 from kept.core.llm import CASE, EXPECTED, PASSED, Exchange, exchanges_of
 from kept.core.objective import Direction
+from kept.core.plan import EVALUATE
 from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
 from kept.core.state import State
@@ -190,6 +191,10 @@ class Sweep:
         return total
 
 
+MEASURES = {EVALUATE: True}
+"""Recipes whose runs have the fact `evaluated`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
     """What a run measures, as its facts have it under `evaluated`."""
@@ -213,8 +218,9 @@ class Evaluated:
 
 def evaluated_in(state: State, folder: Path | None = None) -> Evaluated | None:
     """What a run measures; None for a run that does something else."""
-    told = state.started.facts.get("evaluated") if state.started else None
-    return None if told is None else decoded(told, Evaluated, "facts.evaluated", folder)
+    if state.started is None or not MEASURES.get(state.started.recipe):
+        return None
+    return decoded(state.started.facts.get("evaluated"), Evaluated, "facts.evaluated", folder)
 
 
 def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:

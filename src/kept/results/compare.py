@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kept.core.plan import COMPARE
 from kept.core.proposal import ClosedStep
 from kept.core.state import State
 from kept.core.verdict import ANSWERS
@@ -104,6 +105,10 @@ class Comparison:
         }
 
 
+COMPARES = {COMPARE: True}
+"""Recipes whose runs have the fact `compared`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """What a comparison compares, as its facts have it under `compared`."""
@@ -120,8 +125,9 @@ class Compared:
 
 def compared_in(state: State, folder: Path | None = None) -> Compared | None:
     """What a run compares; None for a run that compares nothing."""
-    told = state.started.facts.get("compared") if state.started else None
-    return None if told is None else decoded(told, Compared, "facts.compared", folder)
+    if state.started is None or not COMPARES.get(state.started.recipe):
+        return None
+    return decoded(state.started.facts.get("compared"), Compared, "facts.compared", folder)
 
 
 def comparison_of(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 from kept.core.budget import Spend, StopReason
 from kept.core.event import Document, RunSettings, RunStarted
 from kept.core.objective import Objective
+from kept.core.plan import COMPARE
 from kept.core.proposal import MERGE, ClosedStep, Proposal, Reply
 from kept.core.rollout import Purpose
 from kept.core.schedules.round_robin import OF_THE_RUN
@@ -449,8 +450,11 @@ def summary(run: Run) -> Summary:
     )
 
 
+_COMPARES = {COMPARE: True}
+
+
 def _comparison(state: State, reasons: Mapping[int, str], folder: Path) -> "Comparison | None":
-    if state.started is None or "compared" not in state.started.facts:
+    if state.started is None or not _COMPARES.get(state.started.recipe):
         return None
     # at use: few runs are comparisons
     from kept.results.compare import comparison_of

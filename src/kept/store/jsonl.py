@@ -13,7 +13,7 @@ import logging
 import mmap
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
@@ -581,19 +581,19 @@ def _converted(document: object, kind: type[T], place: str) -> T:
 
 def _check_keys(document: object, whole: object, place: str) -> None:
     """Raise a `ValueError` for a key that is too much, or missing."""
-    match document, whole:
-        case Mapping(), Mapping():
-            for name in (*document, *whole):
-                if name not in whole:
-                    raise ValueError(f"`{place}.{name}` is no key that is known here")
-                if name not in document:
-                    raise ValueError(f"`{place}.{name}` is missing")
-                _check_keys(document[name], whole[name], f"{place}.{name}")
-        case ((list() | tuple()), list()):
-            for n, (one, other) in enumerate(zip(document, whole, strict=True)):
-                _check_keys(one, other, f"{place}[{n}]")
-        case _:
-            pass
+    if isinstance(whole, dict):
+        own = msgspec.convert(document, dict[str, object])
+        known = msgspec.convert(whole, dict[str, object])
+        for name in (*own, *known):
+            if name not in known:
+                raise ValueError(f"`{place}.{name}` is no key that is known here")
+            if name not in own:
+                raise ValueError(f"`{place}.{name}` is missing")
+            _check_keys(own[name], known[name], f"{place}.{name}")
+    elif isinstance(whole, list):
+        rows = (msgspec.convert(rows, list[object]) for rows in (document, whole))
+        for n, (one, other) in enumerate(zip(*rows, strict=True)):
+            _check_keys(one, other, f"{place}[{n}]")
 
 
 def _line_of_settings(path: Path) -> int:

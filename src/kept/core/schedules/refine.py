@@ -38,7 +38,7 @@ LONGEST = 2.0
 LEAST_SECONDS = 60
 
 Tier = Literal["low", "mid", "high"]
-TIERS: tuple[Tier, ...] = ("low", "mid", "high")
+TIERS: Mapping[str, Tier] = {"low": "low", "mid": "mid", "high": "high"}
 
 
 def clamped(iterations: int) -> int:

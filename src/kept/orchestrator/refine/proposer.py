@@ -318,8 +318,7 @@ class Rerun:
     async def _run(
         self, brief: Brief, about: Iterating, scope: Scope
     ) -> tuple[AgentRun, Mapping[str, bytes]]:
-        said = brief.turn.setting("tier", str)
-        tier = next((one for one in TIERS if one == said), None)
+        tier = TIERS.get(brief.turn.setting("tier", str) or "")
         assignment = Assignment(
             run_id=about.run_id,
             task=self.task,

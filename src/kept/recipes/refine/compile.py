@@ -281,7 +281,7 @@ class _Making:
         """What each kit was made from."""
         self._unpriced: dict[str, None] = {}
         """What is to be told of prices, once each."""
-        pairs = [self.pair_for(tier) for tier in TIERS] if not asked.tiers.trivial else []
+        pairs = [self.pair_for(tier) for tier in TIERS.values()] if not asked.tiers.trivial else []
         pairs = pairs or [self.pair_for(None)]
         # all that can be wrong is said before anything is spent; nothing is, without findings
         needed = [] if findings_of(start).empty else [*dict.fromkeys(pairs)]
