@@ -37,7 +37,7 @@ LAYERS = (
     Layer(modules=("recipes", "run")),
     Layer(modules=("ui", "testing")),
     # an adapter is a call of `kept.optimize` with the arguments of another tool
-    Layer(modules=("", "api", "run_sync", "adapters", "__main__")),
+    Layer(modules=("", "api", "extend", "run_sync", "adapters", "__main__")),
 )
 # Packages that never import each other, in either direction.
 STRANGERS = (("ui.cli", "ui.web"),)

@@ -28,7 +28,7 @@ from kept.core.ports import Proposer, Scope
 from kept.core.proposal import Brief, History, ProposerReply, Turn
 from kept.core.schedules.coordinate import cycle_of, phase_of
 from kept.evaluators.runners.function import RecordedScorer
-from kept.evaluators.scorers.composite import WeightedLoss
+from kept.evaluators.scorers.transforms import WeightedLoss
 from kept.proposers.critique import Critique
 from kept.proposers.numeric.search import Numeric
 from kept.recipes.agent_config.tune import compile_coordinate

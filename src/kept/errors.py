@@ -11,8 +11,8 @@ Raised means that the run cannot honestly go on. What goes wrong inside one roll
 proposal is a `Failure` value in the journal, never an exception and never a number.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 
 class KeptError(Exception):
@@ -59,6 +59,20 @@ class SpecError(KeptError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
+
+    def by_flags(self, flags: Mapping[str, tuple[str, str]]) -> "SpecError":
+        """The same problems; those of values that were set by flags name the flag and its value.
+
+        `flags` has them by the place that a problem is reported at, such as `--set KEY=VALUE`.
+        """
+        return SpecError(
+            [
+                replace(one, where=flags[one.where][0], path=flags[one.where][1])
+                if one.where in flags
+                else one
+                for one in self.problems
+            ]
+        )
 
 
 class SetupError(KeptError):

@@ -9,12 +9,12 @@ from bench.quality.arms import gepa_replayed, kept_replayed
 from bench.quality.order import End, Order
 from bench.quality.replaying import TEMPLATE, Reflection, Replayed, replies, shown_in
 from bench.quality.tasks import BY_NAME, SEED, Trial
-from kept.adapters import reflection as authors
+from kept.adapters import reflection
 
 
 def text_in(reply: str) -> str:
     """The text of a reply that has one."""
-    text = authors.text_in(reply)
+    text = reflection.text_in(reply)
     assert text is not None
     return text
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.core import text as differ
+from kept.core import text as core_text
 from kept.core.text import changes
 
 TEXTS = st.lists(st.sampled_from("abcdef"), max_size=12)
@@ -32,7 +32,7 @@ def test_the_changes_make_the_one_text_of_the_other(old: list[str], new: list[st
 @given(TEXTS, TEXTS)
 def test_so_they_do_where_texts_are_taken_apart(old: list[str], new: list[str]):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(differ, "MANY", 4)
+        patch.setattr(core_text, "MANY", 4)
         assert rebuilt(old, new) == new
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import kept
-import kept.store.candidate_files as best
+import kept.store.candidate_files as candidate_files
 from kept.core.artifact import Candidate
 from tests.engine.worlds import draw
 
@@ -46,7 +46,7 @@ def propose(brief: kept.Brief) -> kept.Proposal:
 def plant(where: str) -> None:
     """Have the process die at a place in the code the third time it gets there."""
     times = iter(range(100))
-    write_files, rmtree = best.write_files, best.shutil.rmtree
+    write_files, rmtree = candidate_files.write_files, candidate_files.shutil.rmtree
 
     def third() -> None:
         if next(times) == 2:
@@ -74,11 +74,11 @@ def plant(where: str) -> None:
         rmtree(path, ignore_errors=ignore_errors)
 
     if where == "half written":
-        best.write_files = half_written
+        candidate_files.write_files = half_written
     elif where == "before the link moves":
-        best.write_files = before_link
+        candidate_files.write_files = before_link
     elif where == "after the link moved":
-        best.shutil.rmtree = after_link  # pyright: ignore[reportAttributeAccessIssue] # the module is ours for the test
+        candidate_files.shutil.rmtree = after_link  # pyright: ignore[reportAttributeAccessIssue] # the module is ours for the test
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from kept.core.llm import Message, ModelReply, ModelRequest
 from kept.core.rollout import Failure, FailureKind
-from kept.models import endpoint as line_module
+from kept.models import endpoint as endpoint_module
 from kept.models import http
 from kept.models.protocol import of_status
 from kept.testing.server import Fault, ModelServer, Seen
@@ -86,7 +86,7 @@ TABLE = (
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The waits between tries are tested by themselves."""
-    monkeypatch.setattr(line_module, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(endpoint_module, "FIRST_WAIT", 0.001)
     monkeypatch.setattr(http, "MOST_BYTES", 1 << 16)
 
 

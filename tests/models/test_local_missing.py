@@ -9,7 +9,8 @@ import pytest
 from kept.core.llm import Message, ModelRequest
 from kept.core.rollout import Failure
 from kept.errors import SetupError
-from kept.models.local.model import LocalModel, local_model
+from kept.models.local.model import LocalModel, make
+from kept.models.providers import ModelConfig
 from kept.settings import install_command
 
 
@@ -31,5 +32,5 @@ def test_without_weights_the_command_that_fetches_them_is_told(
     with pytest.raises(
         SetupError, match="the weights of `smollm2` are not on this machine"
     ) as told:
-        local_model("local/smollm2")
+        make(ModelConfig(provider="local", model="smollm2"))
     assert "`kept models pull smollm2`" in str(told.value)

@@ -13,7 +13,7 @@ import pytest
 
 from kept.core.llm import Message, ModelReply, ModelRequest, ToolOffer
 from kept.core.rollout import Failure
-from kept.models import endpoint as line_module
+from kept.models import endpoint as endpoint_module
 from kept.models.client import HttpModel
 from kept.models.embeddings import HttpEmbedder
 from kept.models.providers import ModelConfig, Price
@@ -33,7 +33,7 @@ TOOLED = ModelRequest(
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The waits between tries are tested by themselves."""
-    monkeypatch.setattr(line_module, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(endpoint_module, "FIRST_WAIT", 0.001)
 
 
 def ask_for(which: str, bodies: list[bytes], **given: Any) -> list[ModelReply | Failure]:

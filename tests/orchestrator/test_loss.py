@@ -17,7 +17,7 @@ from kept.orchestrator.record import (
 )
 from kept.orchestrator.run_folder.read import read_loss
 from kept.store.overview import TERMINAL, TERMINAL_FAILED
-from tests.orchestrator.rundir.made import put, put_rows
+from tests.orchestrator.run_folder.made import put, put_rows
 
 
 def test_the_loss_has_the_value_of_its_source(tmp_path: Path):

@@ -12,7 +12,7 @@ import pytest
 from kept.sandbox.capabilities import abilities
 from kept.testing.server import Seen
 from tests.orchestrator.play import REPORT, Play, complete, delegate, done, plan, use, write
-from tests.orchestrator.rundir.made import synthetic_run
+from tests.orchestrator.run_folder.made import synthetic_run
 from tests.recipes.agent_config import world as agent
 from tests.recipes.agent_config.tune import world as coordinate
 from tests.recipes.killing import Killable, Kills

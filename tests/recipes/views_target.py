@@ -9,13 +9,11 @@ import signal
 import sys
 from pathlib import Path
 
-import kept.store.exports as candidates
-import kept.store.exports as results
-import kept.store.exports as views
 from kept.core.artifact import Candidate
 from kept.core.event import StepRecords
 from kept.recipes.task.compile import compile_task
 from kept.run import resume, start
+from kept.store import exports
 from kept.store.home import Home
 
 
@@ -26,7 +24,7 @@ def die() -> None:
 def plant(where: str, task: Path) -> None:
     """Have the process die in the middle of the third line, or of the first kept candidate."""
 
-    def half_a_line(self: results.ResultsFile, step: StepRecords) -> None:
+    def half_a_line(self: exports.ResultsFile, step: StepRecords) -> None:
         line = self._line(step)
         with (task.parent / "out" / "r.jsonl").open("ab") as file:
             file.write(line if step.closed.step < 2 else line[: len(line) // 2])
@@ -43,11 +41,11 @@ def plant(where: str, task: Path) -> None:
         die()
 
     if where == "half a line":
-        results.ResultsFile.closed = half_a_line
+        exports.ResultsFile.closed = half_a_line
     elif where == "half a rebuild":
-        views.write_whole = half_a_rebuild
+        exports.write_whole = half_a_rebuild
     elif where == "half a folder":
-        candidates.write_files = half_a_folder  # pyright: ignore[reportAttributeAccessIssue] # as it is called there
+        exports.write_files = half_a_folder  # pyright: ignore[reportAttributeAccessIssue] # as it is called there
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kept.core.rollout import Failure
 from kept.sandbox import orphan_search
-from kept.sandbox import process as running
+from kept.sandbox import process as process_module
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.cgroup import Parents
 from kept.sandbox.command import Command, Exit
@@ -103,7 +103,7 @@ def test_a_timeout_ends_the_whole_group(tmp_path: Path):
 
 
 def test_who_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(running, "GRACE", 0.1)
+    monkeypatch.setattr(process_module, "GRACE", 0.1)
     line = "trap '' TERM; sh -c 'echo $$ > pid; while :; do sleep 1; done' & echo $$ > own; wait"
     ended = run_out(line, tmp_path, "pid", "own")
     assert ended.timed_out
@@ -200,7 +200,7 @@ def test_cancelling_leaves_no_process(tmp_path: Path):
 def test_cancelling_twice_does_not_wait_for_the_deaf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(running, "GRACE", 100.0)
+    monkeypatch.setattr(process_module, "GRACE", 100.0)
 
     async def cancel() -> int:
         line = "trap '' TERM; echo $$ > own; while :; do sleep 1; done"

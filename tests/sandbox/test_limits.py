@@ -10,7 +10,7 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure
-from kept.sandbox import process as running
+from kept.sandbox import process as process_module
 from kept.sandbox import temp_dirs
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.command import MIB, Command, Exit, Limits, View
@@ -132,7 +132,7 @@ def test_a_command_may_be_allowed_more_files(view: View, monkeypatch: pytest.Mon
 def test_a_command_that_fills_the_disk_is_not_waited_for(
     view: View, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(running, "GRACE", 0.2)
+    monkeypatch.setattr(process_module, "GRACE", 0.2)
     # deaf, too
     line = "trap '' TERM; head -c 20000000 /dev/zero > $KEPT_OUTPUT/much; sleep 60; sleep 60"
     began = time.monotonic()

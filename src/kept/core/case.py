@@ -323,7 +323,7 @@ class Labels:
 
     def input_of(self, case: Case) -> str:
         """Text of the input: the named fields, or all that hold no answer."""
-        fields = _fields(case)
+        fields = fields_of(case)
         if not fields:
             return _text(case.data) if case.data is not None else ""
         answers = ("id", self.expected, self.assertions)
@@ -333,7 +333,7 @@ class Labels:
 
     def expected_of(self, case: Case) -> str:
         """Text of the expected output; empty where the case has none."""
-        fields = _fields(case)
+        fields = fields_of(case)
         parts: list[str] = []
         if self.expected and fields.get(self.expected) is not None:
             parts.append(_text(fields[self.expected]))
@@ -345,7 +345,7 @@ class Labels:
 def labels_of(cases: Cases, inputs: tuple[str, ...] = ()) -> Labels:
     """Labels of cases without a description, by the names of their fields."""
     first = next(iter(cases.by_id.values()), None)
-    names = [name for name in (_fields(first) if first else ()) if name not in inputs]
+    names = [name for name in (fields_of(first) if first else ()) if name not in inputs]
     return Labels(inputs, answer_field(names) or "")
 
 
@@ -365,7 +365,8 @@ def assertion_texts(given: object) -> Iterator[str]:
         yield kind if value is None else f"{kind}: {_text(value)}"
 
 
-def _fields(case: Case) -> Mapping[str, object]:
+def fields_of(case: Case) -> Mapping[str, object]:
+    """The fields of a case; none where it is no mapping."""
     data = case.data
     return cast("dict[str, object]", data) if isinstance(data, dict) else {}
 

@@ -6,7 +6,7 @@ Live run, resume, report and page all call `advance`. The state is small: it nev
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, assert_never
 
-from kept.core import turns as losing
+from kept.core import turns as lost_turns
 from kept.core.alpha import Ledger
 from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
 from kept.core.containers import Seen
@@ -76,7 +76,7 @@ class State(NamedTuple):
     """By proposer, in closed steps."""
     exhausted: frozenset[str] = frozenset()
     """Proposers that have no more to give."""
-    lost: tuple[losing.Lost, ...] = ()
+    lost: tuple[lost_turns.Lost, ...] = ()
     """Turns that an outage kept from their answer."""
     repeated: Mapping[str, int] = _NONE
     """Of the steps opened by a proposer, those that had an earlier one's turn again."""
@@ -166,7 +166,7 @@ def _resumed(state: State, event: RunResumed) -> State:
         state = _reopened(state)
     if state.stopped is not None and state.stopped.kind == "error":
         # somebody had a look at it: what did not answer then may do so now
-        told, brought = losing.mended(state.lost), all_asked_again(state.brought)
+        told, brought = lost_turns.mended(state.lost), all_asked_again(state.brought)
         state = state._replace(lost=told, brought=brought)
     sitting = state.sitting
     return state._replace(
@@ -206,9 +206,9 @@ def _opened(state: State, event: StepOpened) -> State:
         raise FoldError(f"step {event.step} opened on {event.incumbent}, not on the incumbent")
     step = OpenStep(event.step, event.turn, event.incumbent, event.rollouts_at, ledger=state.ledger)
     name = event.turn.proposer
-    if state.lost and losing.has(state.lost, event.turn):
+    if state.lost and lost_turns.has(state.lost, event.turn):
         again = {**state.repeated, name: state.repeated.get(name, 0) + 1}
-        state = state._replace(lost=losing.opened(state.lost, event.turn), repeated=again)
+        state = state._replace(lost=lost_turns.opened(state.lost, event.turn), repeated=again)
     return state._replace(
         sitting=_heard(state, event.t),
         next_step=event.step + 1,
@@ -263,7 +263,7 @@ def _closed(state: State, event: StepClosed) -> State:
         brought=with_step(state.brought, state.history, closed, (state.pool, pool)),
         judged=judged,
         exhausted=state.exhausted | {step.turn.proposer} if spent_out else state.exhausted,
-        lost=losing.closed(state.lost, step.turn, step.reply, verdict),
+        lost=lost_turns.closed(state.lost, step.turn, step.reply, verdict),
         keeps=state.keeps + kept,
         crashes=state.crashes + (verdict.outcome == "crash"),
         dry=0 if kept else state.dry + 1,

@@ -4,18 +4,15 @@ Replies of models, files of users and events of other programs are read by these
 of another type than expected is an empty one or a branch, and never an exception.
 """
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
+from typing import Any, TypeGuard
 
 
-def is_dict(value: object) -> "TypeIs[dict[str, Any]]":
+def is_dict(value: object) -> TypeGuard[dict[str, Any]]:
     """True for a JSON object."""
     return isinstance(value, dict)
 
 
-def is_list(value: object) -> "TypeIs[list[object]]":
+def is_list(value: object) -> TypeGuard[list[object]]:
     """True for a JSON array."""
     return isinstance(value, list)
 

@@ -17,7 +17,9 @@ Exit 0 without a change, and exit 75, mean that there is nothing to propose.
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, replace
-from typing import cast
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
 
 from kept.core.artifact import Candidate, Heading, Region
 from kept.core.case import IMPLICIT_CASE, Case
@@ -26,12 +28,28 @@ from kept.core.ports import Scope
 from kept.core.proposal import Brief, ClosedStep, Proposal, ProposerReply, Skip, strongest
 from kept.core.rollout import Failure, Rollout
 from kept.core.text import count
-from kept.models.prompts import filled, prompt
+from kept.evaluators.runners.coding_agent import (
+    TIMEOUT as AGENT_TIMEOUT,
+)
+from kept.evaluators.runners.coding_agent import (
+    AgentModel,
+    AgentName,
+    agent_warnings,
+    check_agent,
+    harness_of,
+    misfits,
+)
+from kept.models.prompts import Name, filled, prompt
 from kept.proposers.prompt_items import facts_of
+from kept.proposers.registry import ProposerComponent
 from kept.sandbox.coding_agents.definition import Errand
 from kept.sandbox.coding_agents.run import Harness
-from kept.sandbox.command import Command, Exit
+from kept.sandbox.command import TIMEOUT, Command, Exit, Network
 from kept.sandbox.workspace import Scratch
+from kept.spec.checks import check_fields, read_prompt
+from kept.spec.command_lines import check_script
+from kept.spec.components import BuildContext, CheckContext, ModelNeed, Needs
+from kept.spec.validate import Finite, OneOrMore, Seconds, SpecModel, Text
 
 RECENT = 20
 """Closed steps that are told, the last ones."""
@@ -365,3 +383,106 @@ class CommandProposer:
             message = f"no end after {count(self._command.timeout, 'second')}"
             return Failure("timeout", "infrastructure", message, ended.detail())
         return Failure("crash", "infrastructure", str(ended), ended.detail())
+
+
+class CommandProposerSpec(SpecModel):
+    """A program that reads a brief and edits a copy of the files."""
+
+    kind: Literal["command"]
+    command: Text
+    cwd: Text = "."
+    timeout_seconds: Seconds = TIMEOUT
+    network: Network | None = None
+    """By default as `sandbox.network` says."""
+    fields: OneOrMore | None = None
+    """Of train cases; by default those that the runner's model or agent sees, so no answers."""
+
+
+class CommandProposerComponent(ProposerComponent[CommandProposerSpec]):
+    """A program that reads a brief and edits a copy of the files."""
+
+    Spec = CommandProposerSpec
+
+    def check(self, spec: CommandProposerSpec, context: CheckContext) -> None:
+        """Report a folder, a script or fields that do not exist."""
+        if not (context.folder / spec.cwd).is_dir():
+            context.report("cwd", f"there is no folder `{spec.cwd}`")
+        check_script(context.source, context.loc)
+        check_fields(context, spec.fields)
+
+    def build(self, spec: CommandProposerSpec, context: BuildContext) -> CommandProposer:
+        """The command in the sandbox of the runner, with the network that the spec names."""
+        folder = context.folder / spec.cwd
+        command = context.sandbox.runner(Command(spec.command, folder, spec.timeout_seconds))
+        if spec.network is not None and command.view is not None:
+            command = replace(command, view=replace(command.view, network=spec.network))
+        seen = context.shown if spec.fields is None else spec.fields
+        return CommandProposer(command, context.scratch, context.name, seen)
+
+    def needs(self, spec: CommandProposerSpec) -> Needs:
+        """The command and its time."""
+        return Needs(
+            commands=(spec.command,), folders=(spec.cwd,), worst_seconds=spec.timeout_seconds
+        )
+
+
+class AgentProposerSpec(SpecModel):
+    """An agent that reads a brief and edits a copy of the files."""
+
+    kind: Literal["agent"]
+    agent: AgentName
+    model: AgentModel
+    prompt: Text | None = None
+    """A file to stand for Kept's own prompt."""
+    timeout_seconds: Seconds = AGENT_TIMEOUT
+    usd_per_call: Annotated[Finite, Field(ge=0)] | None = None
+    """The most that one proposal may cost; needed where money is limited."""
+    fields: OneOrMore | None = None
+    """Of train cases; by default those that the runner's model or agent sees, so no answers."""
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """A model that fits."""
+        yield from misfits(said)
+
+
+class AgentProposerComponent(ProposerComponent[AgentProposerSpec]):
+    """An agent that reads a brief and edits a copy of the files."""
+
+    Spec = AgentProposerSpec
+
+    def check(self, spec: AgentProposerSpec, context: CheckContext) -> None:
+        """Report an agent that cannot be run here, and missing prompts, fields and prices."""
+        if spec.prompt:
+            text = read_prompt(context.source, context.at("prompt"), spec.prompt, "agent")
+            context.found.update({spec.prompt: text} if text else {})
+        check_agent(context, spec)
+        check_fields(context, spec.fields)
+        if spec.usd_per_call is None and context.elsewhere("budget", "max_usd") is not None:
+            message = "what a proposal costs at most is not known, so `max_usd` could not be kept"
+            context.report((), message, "give `usd_per_call`")
+
+    def build(self, spec: AgentProposerSpec, context: BuildContext) -> AgentProposer:
+        """The agent CLI in its sandbox."""
+        harness = harness_of(spec, context, worst_usd=spec.usd_per_call)
+        seen = context.shown if spec.fields is None else spec.fields
+        own = context.found.get(spec.prompt or "")
+        text = own if isinstance(own, str) else None
+        return AgentProposer(harness, context.name, spec.usd_per_call, seen, text)
+
+    def needs(self, spec: AgentProposerSpec) -> Needs:
+        """Its model, and the most that one proposal costs."""
+        return Needs(
+            models=(ModelNeed("optimizer", spec.model, by_agent=spec.agent),),
+            prompts=(spec.prompt,) if spec.prompt else (),
+            worst_seconds=spec.timeout_seconds,
+            worst_usd=spec.usd_per_call,
+        )
+
+    def prompt_places(self, given: dict[str, object]) -> Iterator[tuple[Name, dict[str, object]]]:
+        """The proposer itself."""
+        yield "agent", given
+
+    def warnings(self, spec: AgentProposerSpec, context: BuildContext) -> Iterator[str]:
+        """What should be known of the agent before a run."""
+        return agent_warnings(spec, context.folder)

@@ -12,7 +12,10 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, cast
+from string import Formatter
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
 
 from kept.core.artifact import NoSpan
 from kept.core.case import Case
@@ -25,7 +28,10 @@ from kept.core.text import count
 from kept.proposers.failing_cases import Row, look
 from kept.proposers.numeric.search import UNTRIED
 from kept.proposers.prompt_items import as_text
+from kept.proposers.registry import ProposerComponent
 from kept.proposers.text_units import TextAxis
+from kept.spec.components import BuildContext, CheckContext
+from kept.spec.validate import Count, SpecModel, Text, Whole
 
 BEGIN = "<!-- demos:start -->"
 END = "<!-- demos:end -->"
@@ -287,3 +293,75 @@ def _with(text: str, region: str | None, shown: Sequence[str]) -> str:
         return text.replace(region, new)
     head = text.rstrip()
     return f"{head}{line_end * 2}{new}{text[len(head) :]}"
+
+
+class DemosSpec(SpecModel):
+    """Examples in a prompt, chosen from the train cases."""
+
+    kind: Literal["demos"]
+    file: Text
+    template: Text
+    """Of one example, with fields of the case in braces."""
+    begin: Text = BEGIN
+    end: Text = END
+    between: str = "\n\n"
+    count: Annotated[tuple[Whole, Count], Field(strict=False)] = (1, 4)
+    """The least and the greatest number of examples."""
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """A count in order, and two marks."""
+        count = said.get("count")
+        if count is not None and count[0] > count[1]:
+            yield "`count` is reversed: write the least number, then the greatest"
+        if "begin" in said and said["begin"] == said.get("end"):
+            yield "`begin` and `end` are the same mark"
+
+    @property
+    def layout(self) -> Layout:
+        """Where the examples stand, and what they look like."""
+        return Layout(self.template, self.begin, self.end, self.between)
+
+
+class DemosComponent(ProposerComponent[DemosSpec]):
+    """Examples in a prompt, chosen from the train cases."""
+
+    Spec = DemosSpec
+
+    def check(self, spec: DemosSpec, context: CheckContext) -> None:
+        """Report marks that are not there, and a template that names no field of the cases."""
+        texts, cases = context.texts, context.cases
+        if spec.file in texts and spec.layout.region(texts[spec.file]) is None:
+            message = f"`{spec.file}` has not got `{spec.begin}` … `{spec.end}` just once"
+            context.report("file", message, "put these two marks where examples are to stand")
+        elif spec.file not in texts and texts:
+            context.report("file", f"`{spec.file}` is no artifact")
+        if cases is None:
+            pass
+        elif cases.implicit or not cases.train:
+            context.report((), "there are no train cases to show as examples", "give `cases`")
+        else:
+            _check_template(context, spec.template, cases.train)
+
+    def build(self, spec: DemosSpec, context: BuildContext) -> DemoSets:
+        """Sets of examples in the marked region."""
+        return DemoSets(spec.file, spec.layout, *spec.count, context.name)
+
+
+def _check_template(context: CheckContext, template: str, train: tuple[Case, ...]) -> None:
+    try:
+        named = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+    except ValueError as error:
+        hint = "write a brace that is meant as such twice"
+        context.report("template", f"not a template: {error}", hint)
+        return
+    if not named:
+        context.report("template", "names no field of the case", "write it as in `{input}`")
+    for name in dict.fromkeys(named):
+        # what a dot or a bracket would reach into is nobody's business
+        without = next((case for case in train if name not in fields(case)), None)
+        if without is not None:
+            known = ", ".join(f"`{field}`" for field in fields(without))
+            context.report(
+                "template", f"case `{without.id}` has no field `{name}`", f"it has {known}"
+            )

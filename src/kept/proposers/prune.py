@@ -5,11 +5,18 @@ The order is drawn anew for every step; what was tried on the incumbent is not t
 
 import random
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
 
 from kept.core.edit import Edit, apply_edits, replace_at
 from kept.core.ports import Scope
 from kept.core.proposal import Brief, Proposal, ProposerReply, Skip
+from kept.proposers.registry import ProposerComponent
 from kept.proposers.text_units import KINDS, Kind, units
+from kept.spec.components import BuildContext, CheckContext
+from kept.spec.validate import SomeTexts, SpecModel, some
 
 SHOWN = 60
 """Characters of what is left out that `why` quotes."""
@@ -59,3 +66,36 @@ class Prune:
     def _applies(self, brief: Brief, edit: Edit) -> bool:
         """Whether the rules let the unit go: a protected region stays."""
         return apply_edits(brief.incumbent, (edit,), brief.rules).complete
+
+
+class PruneSpec(SpecModel):
+    """Leave something out."""
+
+    kind: Literal["prune"]
+    files: SomeTexts | None = None
+    """Patterns of artifacts; by default all of them."""
+    units: Annotated[
+        tuple[Literal["section", "line", "sentence"], ...],
+        Field(strict=False),
+        AfterValidator(some),
+    ] = ("section", "line", "sentence")
+
+
+class PruneComponent(ProposerComponent[PruneSpec]):
+    """Leave something out."""
+
+    Spec = PruneSpec
+
+    def check(self, spec: PruneSpec, context: CheckContext) -> None:
+        """Report patterns that match no artifact."""
+        texts = context.texts
+        for at, pattern in enumerate(spec.files or ()):
+            if texts and not any(fnmatchcase(path, pattern) for path in texts):
+                hint = f"there are {', '.join(list(texts)[:12])}"
+                context.report(("files", at), f"`{pattern}` matches no artifact", hint)
+
+    def build(self, spec: PruneSpec, context: BuildContext) -> Prune:
+        """The artifacts that match, in the order of the patterns."""
+        patterns = ("*",) if spec.files is None else spec.files
+        hits = (path for one in patterns for path in context.texts if fnmatchcase(path, one))
+        return Prune(tuple(dict.fromkeys(hits)), spec.units, context.name)

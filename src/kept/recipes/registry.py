@@ -53,6 +53,8 @@ _FILE = "task.yaml"
 _NAMES = (_FILE, "agent.yaml", "skill.yaml", "suite.yaml")
 """What the spec of a folder may be called, in the order in which they are looked for."""
 
+_KINDS = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}"
+
 _BROUGHT = (".py", ".jsonl", ".json", ".csv", ".md")
 """Files that `kept init --from` makes a task from."""
 
@@ -190,9 +192,7 @@ def find_spec(path: Path) -> Path:
                 return path / name
         raise SetupError(f"{path} is not a task: there is no {_FILE} in it", hint=_in_folder(path))
     if not path.exists():
-        raise SetupError(
-            f"there is no {path}", hint=f"give a {_FILE} or agent.yaml, or a folder with one"
-        )
+        raise SetupError(f"there is no {path}", hint=f"give a {_KINDS}, or a folder with one")
     if path.suffix not in (".yaml", ".yml"):
         hint = f"give a {_FILE}"
         if path.suffix in _BROUGHT:
@@ -208,4 +208,4 @@ def _in_folder(path: Path) -> str:
     there = sorted(one.name for one in path.iterdir() if one.suffix in (".yaml", ".yml"))
     if there:
         return f"name the file: {', '.join(there[:5])}"
-    return f"give a {_FILE} or agent.yaml, or a folder with one; `{program()} init` writes one"
+    return f"give a {_KINDS}, or a folder with one; `{program()} init` writes one"

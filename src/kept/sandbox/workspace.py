@@ -174,6 +174,10 @@ class Scratch:
         self._modes = modes or {}
         self._copies: Copies | None = None
 
+    def __reduce__(self) -> tuple[type["Scratch"], tuple[Mapping[str, int]]]:
+        """Pickled, it becomes a folder of its own in the other process."""
+        return Scratch, (dict(self._modes),)
+
     @contextmanager
     def workspace(
         self,

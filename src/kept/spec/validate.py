@@ -8,7 +8,18 @@ so they are dropped. Members of a union are distinguished by the key with fixed 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, cast, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from pydantic import (
     AfterValidator,
@@ -70,6 +81,7 @@ OneOrMore = Annotated[SomeTexts, BeforeValidator(_listed)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Seconds = Annotated[Finite, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0)]
 Ratio = Annotated[str, AfterValidator(_ratio)]
 """Shares of train, holdout and test."""
 
@@ -132,6 +144,14 @@ def _error(model: type[BaseModel], faults: Iterable[InitErrorDetails]) -> Valida
     return ValidationError.from_exception_data(model.__name__, list(faults))
 
 
+class Components(Protocol):
+    """The annotation of a field that holds the spec of a component, named by the spec itself."""
+
+    def spec_of(self, name: object) -> type[BaseModel] | None:
+        """The model of the spec of a component; None for an unknown name."""
+        ...
+
+
 class Place(NamedTuple):
     """A place in a file, and what a mapping there may hold."""
 
@@ -155,7 +175,12 @@ def locate(model: type[BaseModel], loc: Loc) -> Place:
     models: tuple[type[BaseModel], ...] = (model,)
     real: list[str | int] = []
     keyed = False
+    named: Components | None = None
     for part in loc:
+        if named is not None and (spec := named.spec_of(part)) is not None:
+            # the name of a component, which the file says in a key
+            models, named = (spec,), None
+            continue
         if keyed:
             # a key that the user chose
             real.append(part)
@@ -168,6 +193,7 @@ def locate(model: type[BaseModel], loc: Loc) -> Place:
         real.append(part)
         if isinstance(part, str):
             field = _fields(models[0]).get(part) if len(models) == 1 else None
+            named = _component_of(field) if field else None
             models = _models_in(field.annotation) if field else ()
             keyed = field is not None and _is_mapping(field.annotation)
     return Place(tuple(real), models)
@@ -192,6 +218,19 @@ def _is_mapping(annotation: object) -> bool:
     if get_origin(annotation) is dict:
         return True
     return any(_is_mapping(inner) for inner in get_args(annotation) if get_origin(inner) is dict)
+
+
+def _component_of(field: FieldInfo) -> Components | None:
+    """The components among which a field names one, be it alone or in a list."""
+    return next(_registries((*field.metadata, field.annotation)), None)
+
+
+def _registries(annotations: Iterable[object]) -> Iterator[Components]:
+    for one in annotations:
+        if hasattr(one, "spec_of"):
+            yield cast("Components", one)
+        else:
+            yield from _registries((*get_args(one), *getattr(one, "__metadata__", ())))
 
 
 def _models_in(annotation: object) -> tuple[type[BaseModel], ...]:
@@ -307,7 +346,8 @@ def _report_tag(source: Source, place: Place, given: object, ctx: Mapping[str, A
     if not isinstance(given, dict):
         source.report(place.loc, f"{kind_of(given)}, where a mapping was expected")
         return
-    key = place.tag
+    keys = _QUOTED.findall(str(ctx.get("discriminator", "")))
+    key = keys[0] if keys else place.tag
     if key not in given:
         source.report((*place.loc, key), "missing")
         return

@@ -165,11 +165,13 @@ class Pack:
         if not self._index_path.exists():
             return True
         version, *lines = self._index_path.read_bytes().splitlines(keepends=True) or [b""]
-        rows = [_index_row(line) for line in lines if line.endswith(b"\n")]
-        there = {*self.entries()}
-        if whole and not {key for key, _ in there} <= {row[0] for row in rows if row is not None}:
+        rows = [_index_row(line) if line.endswith(b"\n") else None for line in lines]
+        # a row does not say how long a damaged header is
+        told = {(row[0], row[1].at, row[1].size) for row in rows if row is not None}
+        there = {(key, place.at, place.size) for key, place in self.entries()}
+        if whole and not {key for key, *_ in there} <= {key for key, *_ in told}:
             return False
-        return version == _INDEX_VERSION and len(rows) == len(lines) and there >= {*rows}
+        return version == _INDEX_VERSION and None not in rows and there >= told
 
     def has_damaged_frame(self, key: str, place: Place) -> bool:
         """True if what stands around the bytes of an entry is not as it was written."""

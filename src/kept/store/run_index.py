@@ -63,6 +63,11 @@ class RunRow:
     folder: str = ""
     """Where an iteration lies; empty for others, which lie below the home by their id."""
 
+    @property
+    def tried(self) -> int:
+        """Proposals, or the attempts of a refinement that all left nothing to propose."""
+        return self.proposals or (self.steps if self.recipe == REFINE else 0)
+
 
 log = logging.getLogger("kept")
 

@@ -37,6 +37,9 @@ Severity = Literal["ok", "warning", "problem"]
 COPY = "restore the file from a copy"
 REPAIR = f"{COPY}; or `kept doctor RUN --repair`, then `kept resume RUN`"
 MOVED_ASIDE = "`kept resume RUN` moves it aside"
+NOT_NEEDED = f"{COPY}; the run goes on without it"
+READABLE = "nothing to do: it can be read"
+UNUSED = "nothing to do: no command reads it"
 REBUILT = "nothing to do: it is not used, and `kept resume` writes it again"
 
 
@@ -100,7 +103,7 @@ def repair_run(folder: Path) -> list[str]:
         if any(one.severity != "ok" for one in _indexes(folder, spine, locked=True)) or done:
             for name in (INDEX, "blobs.idx"):
                 (folder / name).unlink(missing_ok=True)
-        if any(_best(folder, spine)):
+        if any(_best(folder, _read_spine(folder))):  # of the journal as it is now
             done.append(_write_best(folder))
         return done
     finally:
@@ -269,27 +272,46 @@ def _blank_rollouts(folder: Path) -> list[str]:
 def _pack(folder: Path, spine: _Spine, steps: _Steps) -> Iterator[Damage]:
     with closing(Pack(folder, writable=False)) as pack:
         whole: set[str] = set()
+        damaged: dict[str, int] = {}
         end = pack.start
         for key, place in pack.entries():
             if place.at > end:
                 what = f"{place.at - end} bytes at byte {end} belong to no entry"
                 yield Damage(pack.path.name, "problem", what, f"the rest is found again; {COPY}")
             end = place.end
-            entry = f"the entry {key} at byte {place.at}"
             if not pack.is_whole(key, place):
-                what = f"{entry} does not match its digest"
-                yield Damage(pack.path.name, "problem", what, REPAIR)
+                damaged[key] = place.at
                 continue
             whole.add(key)
             if pack.has_damaged_frame(key, place):
+                entry = f"the entry {key} at byte {place.at}"
                 what = f"the header or the end of {entry} is damaged, its bytes are not"
-                yield Damage(pack.path.name, "warning", what, "nothing to do: it can be read")
+                yield Damage(pack.path.name, "warning", what, READABLE)
         size = pack.path.stat().st_size if pack.path.exists() else 0
         if end < size and holder(folder) is None:
             what = f"{size - end} bytes at the end belong to no whole entry"
             remedy = f"`kept resume RUN` moves them to {pack.path.name}.torn"
             yield Damage(pack.path.name, "warning", what, remedy)
-        yield from _references(folder, spine, steps, pack, whole)
+        lost = list(_references(folder, spine, steps, pack, whole))
+        for key, at in damaged.items():
+            what = f"the entry {key} at byte {at} does not match its digest"
+            if key in whole:
+                yield Damage(pack.path.name, "warning", f"{what}, another one does", READABLE)
+            elif not _is_named(folder, pack, whole, key):
+                yield Damage(pack.path.name, "warning", f"{what}, nothing refers to it", UNUSED)
+            else:
+                repairable = any(key in one.what for one in lost)
+                yield Damage(pack.path.name, "problem", what, REPAIR if repairable else NOT_NEEDED)
+        yield from lost
+
+
+def _is_named(folder: Path, pack: Pack, whole: set[str], key: str) -> bool:
+    """True if a record, or a whole entry such as a list of files, names an entry."""
+    needle = f'"{key}"'.encode()
+    files = (folder / "journal.jsonl", folder / "rollouts.jsonl")
+    if any(path.exists() and needle in path.read_bytes() for path in files):
+        return True
+    return any(needle in pack.get(one) for one in whole)
 
 
 def _references(

@@ -13,7 +13,7 @@ from kept.engine.replay import JournalScope
 from kept.evaluators.environments.alfworld import Game, Players
 from kept.evaluators.environments.chat_student import EnvScorer
 from kept.evaluators.environments.ifeval import IfEval
-from kept.evaluators.scorers.composite import Passing
+from kept.evaluators.scorers.transforms import Passing
 from kept.testing import MemoryJournal
 
 DATA = Path(__file__).parent / "data" / "ifeval.jsonl"

@@ -425,6 +425,22 @@ def test_what_a_student_changed_is_the_patch_and_its_shell_is_confined(home: Pat
     assert rollout.output.count("diff --git") == 1 and "+    return a * b" in rollout.output
 
 
+def test_a_file_that_is_no_utf8_is_patched_byte_by_byte(home: Path, tmp_path: Path):
+    repo = tmp_path / "repos" / "acme__ledger"
+    git(tmp_path, "clone", "-q", "-b", "base", str(home / "repos" / "acme__ledger"), str(repo))
+    old = b"# -*- coding: latin-1 -*-\n# caf\xe9\ndef total(rows):\n    return sum(rows[1:])\n"
+    (repo / "ledger" / "__init__.py").write_bytes(old)
+    git(repo, "commit", "-qam", "latin-1")
+    commit = git(repo, "rev-parse", "HEAD").strip()
+    row = {**make_row(LEDGER, home / "repos"), "base_commit": commit}
+    (tmp_path / "rows.json").write_text(json.dumps([row]))
+    env = env_of(home, repos_dir=tmp_path / "repos")
+    (item,) = env.read(tmp_path / "rows.json")
+    rollout, score = rolled(env, item.case, shell(FIXES[LEDGER.id]))
+    assert isinstance(rollout, Rollout) and "# caf\udce9" in rollout.output
+    assert isinstance(score, Score) and score.metrics["hard"] == 1, score
+
+
 def test_what_lies_elsewhere_on_the_machine_is_hidden_as_well(home: Path):
     """Temporary folders are private anyway; data and repositories may lie in a home."""
     with TemporaryDirectory(dir=Path.home(), prefix=".kept-test-") as name:

@@ -16,11 +16,11 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 from kept.engine.replay import JournalScope
 from kept.evaluators.scorers.assertions import llm, spec
+from kept.evaluators.scorers.assertions.component import faults_in
 from kept.evaluators.scorers.assertions.deterministic import within
 from kept.evaluators.scorers.assertions.python import MOST_PROCESSES
 from kept.evaluators.scorers.assertions.scorer import AssertionsScorer
 from kept.evaluators.scorers.assertions.spec import KINDS, AssertionSpec
-from kept.recipes.task.make_scorer import faults_in
 from kept.settings import processors
 from kept.testing import MemoryJournal
 

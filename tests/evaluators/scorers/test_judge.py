@@ -12,7 +12,8 @@ from kept.core.case import Case
 from kept.core.ports import Model, Scorer
 from kept.core.rollout import Failure, Rollout
 from kept.core.score import Score
-from kept.evaluators.scorers.judge import Criterion, Floor, JudgeScorer, Sheet
+from kept.evaluators.scorers.judge.scorer import Floor, JudgeScorer
+from kept.evaluators.scorers.judge.sheet import Criterion, Sheet
 from kept.evaluators.scorers.rules import Matches, Rule, RulesScorer, Target, Tokens
 from kept.models.client import connect
 from kept.models.providers import ModelConfig

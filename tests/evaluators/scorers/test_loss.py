@@ -2,7 +2,7 @@
 
 import pytest
 
-from kept.evaluators.scorers.composite import weighted_loss
+from kept.evaluators.scorers.transforms import weighted_loss
 
 WEIGHTS = {"numeric": 0.7, "program": 0.3}
 

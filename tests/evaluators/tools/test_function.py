@@ -18,7 +18,7 @@ from kept.engine.replay import JournalScope
 from kept.evaluators.tools import function as function_module
 from kept.evaluators.tools.function import FunctionConfig, FunctionTools
 from kept.sandbox import worker
-from kept.sandbox import worker as child_module
+from kept.sandbox import worker as worker_module
 from kept.sandbox.capabilities import abilities
 from kept.testing import MemoryJournal, ToolSuite
 from tests.processes import is_gone
@@ -293,7 +293,7 @@ def test_fifty_megabytes_are_cut_with_words(folder: Path):
 def test_a_process_that_floods_its_pipe_is_ended_before_it_fills_ours(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(child_module, "MOST_LINE", 1_000_000)
+    monkeypatch.setattr(worker_module, "MOST_LINE", 1_000_000)
     answer = answered(config(folder, "floods"))
     assert answer.wrong
     assert answer.text == "the process of `tool` answered with more than 0 MiB"

@@ -1,6 +1,5 @@
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,7 @@ from kept.core.ports import Tool
 from kept.core.rollout import Failure, Usage
 from kept.engine.replay import JournalScope
 from kept.errors import SetupError
-from kept.evaluators.tools.function import PromptConfig, PromptTool, read_template
+from kept.evaluators.tools.function import PromptConfig, PromptTool
 from kept.testing import MemoryJournal, ScriptedModel, ToolSuite
 
 TEMPLATE = "Say in {{ language }}, in {{tone}} words: {{text}}"
@@ -91,10 +90,3 @@ def test_parameters_that_are_no_schema_are_refused_at_once():
     config = PromptConfig("ask", "{{a}}", parameters={"a": {"type": "scroll"}})
     with pytest.raises(SetupError, match="the tool `ask`: its `parameters` are no JSON schema"):
         PromptTool(config, ScriptedModel(said))
-
-
-def test_a_template_of_its_own_file_is_read(tmp_path: Path):
-    (tmp_path / "ask.md").write_text("Hello {{name}}")
-    assert read_template(tmp_path / "ask.md") == "Hello {{name}}"
-    with pytest.raises(SetupError, match=r"gone\.md cannot be read"):
-        read_template(tmp_path / "gone.md")

@@ -26,7 +26,7 @@ from kept.orchestrator.experiments import (
     set_best_by_loss,
     take_back,
 )
-from tests.orchestrator.rundir.made import synthetic_run
+from tests.orchestrator.run_folder.made import synthetic_run
 
 AT = "2026-11-17T08:00:00Z"
 

@@ -7,7 +7,7 @@ import pytest
 from kept.orchestrator.refine.attempt import Findings, findings_of
 from kept.orchestrator.refine.proposer import brief_text
 from kept.orchestrator.run_folder.read import Refusal, SeedDefect, read_run
-from tests.orchestrator.rundir.made import perfect_run, put, real_run, synthetic_run
+from tests.orchestrator.run_folder.made import perfect_run, put, real_run, synthetic_run
 
 
 def test_a_run_with_all_kinds_of_findings_has_them_all(tmp_path: Path):

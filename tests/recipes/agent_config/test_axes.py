@@ -13,7 +13,7 @@ from kept.core.edit import Edit, apply_edits
 from kept.errors import SpecError
 from kept.proposers.numeric.space import Choices, Numbers, Point, Space
 from kept.proposers.text_units import TextAxis
-from kept.recipes.agent_config import search_space as axing
+from kept.recipes.agent_config import search_space
 from kept.recipes.agent_config.search_space import Axes
 from kept.recipes.agent_config.spec.optimizer import (
     optimizer_of,
@@ -78,7 +78,7 @@ def agent_of(folder: Path, axes: str, *overrides: str, head: str = FILE_HEAD) ->
 
 
 def axes_of(read: ReadAgent) -> Axes:
-    found = axing.axes_of(read, read_optimizer(read).axes)
+    found = search_space.axes_of(read, read_optimizer(read).axes)
     read.source.check()
     return found
 

@@ -6,7 +6,7 @@ import pytest
 
 from kept.recipes.agent_config.spec.read import read_agent
 from kept.recipes.agent_config.spec.tools import VectorstoreToolSpec
-from kept.recipes.agent_config.tools import index_config
+from kept.recipes.agent_config.tools import VectorstoreToolComponent
 from tests.recipes.agent_config.spec.agents import write
 
 AGENT = """\
@@ -35,7 +35,7 @@ def test_whoever_connects_to_a_database_gets_its_secrets(
     assert "a-key-of-the-shelf" not in repr(agent)
     (tool,) = agent.spec.tools
     assert isinstance(tool, VectorstoreToolSpec)
-    database = index_config(tool, tmp_path).database
+    database = VectorstoreToolComponent().index(tool, tmp_path).database
     assert database is not None
     assert database.connection_string == "https://shelf.example:6333"
     assert database.options == {"api_key": "a-key-of-the-shelf"}

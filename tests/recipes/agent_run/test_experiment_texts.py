@@ -22,7 +22,7 @@ from kept.sandbox.capabilities import abilities
 from kept.store.home import Home
 from kept.store.reader import Run
 from kept.ui.cli._refine_run import resume_refine
-from tests.orchestrator.rundir.made import perfect_run, synthetic_run
+from tests.orchestrator.run_folder.made import perfect_run, synthetic_run
 
 NAME = "worker_pitfalls"
 SETTINGS = ("models.manager=scripted/m.jsonl", "models.worker=scripted/m.jsonl", "walls=off")

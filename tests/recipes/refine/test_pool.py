@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kept.orchestrator.refine.best import BEST
-from tests.orchestrator.rundir.made import synthetic_run
+from tests.orchestrator.run_folder.made import synthetic_run
 from tests.recipes.refine.world import TASK, Attempted, world
 
 SEED_WRONG = 3

@@ -24,7 +24,7 @@ from kept.store.reader import Run
 from kept.ui.cli._refine_run import Refined, told_of
 from tests.engine.cutting import calls, rows
 from tests.orchestrator.play import say
-from tests.orchestrator.rundir.made import synthetic_run
+from tests.orchestrator.run_folder.made import synthetic_run
 from tests.recipes.refine.test_refine import best, session
 from tests.recipes.refine.world import TASK, Attempted, World, world
 

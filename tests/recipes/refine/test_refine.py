@@ -25,8 +25,8 @@ from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.ui.report.format import verdict_counts
 from tests.orchestrator.play import use, write
-from tests.orchestrator.rundir.made import RUN, perfect_run, real_run, synthetic_run
-from tests.orchestrator.rundir.test_write import made
+from tests.orchestrator.run_folder.made import RUN, perfect_run, real_run, synthetic_run
+from tests.orchestrator.run_folder.test_write import made
 from tests.recipes.refine.world import TASK, Attempted, World, scores, world
 
 

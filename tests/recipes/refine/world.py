@@ -36,7 +36,7 @@ from tests.orchestrator.play import (
     say,
     write,
 )
-from tests.orchestrator.rundir.made import synthetic_run
+from tests.orchestrator.run_folder.made import synthetic_run
 
 TASK = "Write a report to report.md"
 

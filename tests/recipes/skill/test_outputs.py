@@ -9,7 +9,7 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.ports import Gate
-from kept.recipes.skill import outputs as views
+from kept.recipes.skill import outputs
 from kept.recipes.skill.spec import SECTIONS
 from kept.results.steps import case_rollouts, some_cases
 from kept.store.journal import RunJournal
@@ -186,10 +186,10 @@ def test_a_resume_writes_no_worse_skill_over_the_best_for_a_moment(
         written.append(path.name)
 
     monkeypatch.setattr("kept.store.exports.write_whole", put)
-    trained = views.Trained(place=done.out, named=True, config={}, metric="hard")
+    trained = outputs.Trained(place=done.out, named=True, config={}, metric="hard")
     (place,) = done.out.parent.glob("home/runs/*")
     with closing(RunJournal(place)) as journal:
-        view = views.SkillFolder(trained, journal)
+        view = outputs.SkillFolder(trained, journal)
         view.on_event(next(iter(journal.events)), done.state)
     assert done.state.keeps and written == ["config.json"], "which is another's here"
 
@@ -228,9 +228,9 @@ def test_a_damaged_rollout_costs_its_step_the_predictions_and_the_run_nothing(
     at = next(n for n, line in enumerate(lines) if b'"purpose":"feedback"' in line)
     lines[at] = lines[at].replace(b'"feedback"', b'"feedbacK"')
     (place / "rollouts.jsonl").write_bytes(b"\n".join(lines))
-    trained = views.Trained(place=done.out, named=True, config={}, metric="hard", full=True)
+    trained = outputs.Trained(place=done.out, named=True, config={}, metric="hard", full=True)
     with closing(RunJournal(place)) as journal:
-        view = views.SkillFolder(trained, journal)
+        view = outputs.SkillFolder(trained, journal)
         view.on_event(next(iter(journal.events)), done.state)
     assert "step 0 has not all of its predictions" in caplog.text
     assert [*done.out.glob("steps/step_0002/rollout/predictions/*/conversation.json")]

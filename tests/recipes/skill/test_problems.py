@@ -95,9 +95,7 @@ def test_a_way_to_the_data_that_is_not_taken_is_told_beside_the_one_that_fails(h
     called = kept("train", "configs/searchqa/default.yaml", "--data_path", "data.json")
     assert called.code == 2
     assert "env.split_dir: there is no folder" in called.stderr
-    told = (
-        "env.data_path: is not read: `split_mode` is `split_dir` (hint: set `split_mode` as well)"
-    )
+    told = "--data_path data.json: is not read: `split_mode` is `split_dir` (hint: set "
     assert told in called.stderr and ".." not in called.stderr, "as short as a path can be"
 
 

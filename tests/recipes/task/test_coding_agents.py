@@ -169,7 +169,7 @@ def test_an_agent_is_not_let_loose_because_walls_cannot_be_had(
     task: Path, monkeypatch: pytest.MonkeyPatch
 ):
     none = Abilities(walls=False, overlay=False, groups=Parents(None, None), why_not="no bwrap")
-    monkeypatch.setattr("kept.recipes.task.make_coding_agent.abilities", lambda: none)
+    monkeypatch.setattr("kept.evaluators.runners.coding_agent.abilities", lambda: none)
     told = problems(task, "sandbox.walls=auto", hints=True)
     assert told[0].startswith("runner.agent: an agent runs commands, and nothing holds them here")
     assert "`sandbox.walls: off`" in told[0]

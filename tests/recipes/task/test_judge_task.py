@@ -10,7 +10,7 @@ import pytest
 
 from kept.core.plan import Plan
 from kept.errors import SpecError
-from kept.evaluators.scorers.judge import JudgeScorer
+from kept.evaluators.scorers.judge.scorer import JudgeScorer
 from kept.recipes.task.compile import compile_task
 from kept.results.steps import step_detail
 from kept.results.summary import summary

@@ -10,7 +10,7 @@ import pytest
 from kept.core.artifact import Candidate
 from kept.core.case import IMPLICIT_CASE
 from kept.errors import SpecError
-from kept.recipes.task import sandbox as confine
+from kept.recipes.task import sandbox as task_sandbox
 from kept.recipes.task.compile import compile_task
 from kept.recipes.task.sandbox import Confinement
 from kept.recipes.task.spec import TaskSpec
@@ -34,7 +34,7 @@ def confined(folder: Path, sandbox: str = "{}", **commands: str) -> Confinement:
     task = validate(source, TaskSpec)
     source.check()
     assert task is not None
-    return confine.confine(source, task, read_artifacts(source, task.artifacts.include, ()))
+    return task_sandbox.confine(source, task, read_artifacts(source, task.artifacts.include, ()))
 
 
 def hidden(made: Confinement) -> set[str]:
@@ -172,7 +172,7 @@ def test_what_is_hidden_is_guarded_unless_a_run_writes_there_itself(tmp_path: Pa
     source = read_source(path)
     task = validate(source, TaskSpec)
     assert task is not None
-    made = confine.confine(source, task, read_artifacts(source, ("prompt.md",), ()))
+    made = task_sandbox.confine(source, task, read_artifacts(source, ("prompt.md",), ()))
     names = {str(path.relative_to(tmp_path)) for path in made.inside.guarded}
     assert names == {"task.yaml", "gold", "prompt.md", "run.sh"}
 
@@ -212,7 +212,7 @@ def test_walls_that_are_required_and_cannot_be_had_stop_the_run(
 ):
     why_not = "no `bwrap` here"
     able = replace(abilities(), walls=False, overlay=False, groups=Parents(), why_not=why_not)
-    monkeypatch.setattr(confine, "abilities", lambda: able)
+    monkeypatch.setattr(task_sandbox, "abilities", lambda: able)
     path = write_task(tmp_path, TASK.replace("maximize", "up") + "sandbox: {walls: required}\n")
     with pytest.raises(SpecError) as caught:
         compile_task(path)
@@ -230,7 +230,7 @@ def test_walls_that_are_required_and_cannot_be_had_stop_the_run(
 def test_mode_bits_of_artifacts_are_those_of_their_sources(tmp_path: Path):
     path = write_task(tmp_path)
     (tmp_path / "prompt.md").chmod(0o750)
-    assert confine.modes(tmp_path, {"prompt.md": ""}) == {"prompt.md": 0o750}
+    assert task_sandbox.modes(tmp_path, {"prompt.md": ""}) == {"prompt.md": 0o750}
     assert compile_task(path).plan.spec.sandbox
 
 

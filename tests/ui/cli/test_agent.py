@@ -321,6 +321,8 @@ def test_without_a_model_it_says_which_flag_is_missing(project: Path) -> None:
     with ModelServer(_play().of_server) as server:
         code, _, err = _run(project, server, "agent", "run", TASK)
     assert code == 2 and "give --model provider/model, or set KEPT_MODEL" in err
+    code, _, err = _run(project, server, "agent", "run", TASK, "--worker-model", "nope")
+    assert code == 2 and err.startswith("error: --worker-model nope: `nope` is not a model"), err
 
 
 LOGIN = "http://kim:hunter2hunter2@"

@@ -64,7 +64,7 @@ def test_the_example_keeps_one_update_and_rolls_one_back_and_runs_use_it(suite: 
     shown = kept("agent", "artifacts", "diff", HINT, "1", "2", "--json").json
     assert (shown["before"], shown["after"], shown["diff"]) == (1, 2, told)
     chosen = kept("agent", "artifacts", "activate", HINT, "0", "--json").json
-    assert chosen == {"artifact": HINT, "version": 0, "before": 1}
+    assert chosen == {"format": 1, "artifact": HINT, "version": 0, "before": 1}
     assert report(here, "again") == before
     # what somebody chose stays, and goes on with the run do nothing about it
     assert kept("resume", "-q", registry_run(here)).code == 0

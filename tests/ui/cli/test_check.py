@@ -53,6 +53,7 @@ def test_problems_are_one_json_document_too(command: str, here: Path):
     called = kept(command, "task.yaml", "--json", "--set", "workers=0")
     assert called.code == 2
     assert called.json == {
+        "format": 1,
         "ok": False,
         "problems": [
             {

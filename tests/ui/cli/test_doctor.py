@@ -228,6 +228,38 @@ def test_a_changed_export_is_found_and_a_resume_writes_it_again(here: Path):
 
 
 @pytest.mark.slow
+def test_what_a_repair_made_good_is_no_problem_any_more(run: Path):
+    change(run / "blobs.pack", b"good good\ngood", b"gold good\ngood")  # of the best candidate
+    called = kept("doctor", "last", "--repair")
+    assert "repaired: moved the last" in called.stdout
+    assert "best: problem" not in called.stdout
+    assert kept("resume", "last").code == 0
+    called = kept("doctor", "last")
+    assert called.code == 0, called.stdout
+    assert "blobs.pack: warning: the entry" in called.stdout
+    assert "does not match its digest, another one does\n  recover: nothing" in called.stdout
+
+
+@pytest.mark.slow
+def test_a_repair_is_advised_only_where_it_helps(run: Path):
+    change(run / "blobs.pack", b"nothing of the sort", b"nothing of the soft")  # was discarded
+    called = kept("doctor", "last")
+    assert called.code == 2
+    advice = "restore the file from a copy; the run goes on without it"
+    assert f"does not match its digest\n  recover: {advice}\n" in called.stdout
+
+
+@pytest.mark.slow
+def test_an_index_of_a_pack_with_a_damaged_header_is_right_after_a_resume(run: Path):
+    data = (run / "blobs.pack").read_bytes()
+    at = data.index(b"@entry ") + len(b"@entry ")
+    (run / "blobs.pack").write_bytes(data[:at] + b"\0" * 100 + data[data.index(b"\n", at) :])
+    (run / "blobs.idx").unlink()
+    assert kept("resume", "last").code == 0
+    assert warned() == {"blobs.pack"}
+
+
+@pytest.mark.slow
 def test_an_unfinished_line_of_the_rollouts_is_found_and_a_resume_moves_it_aside(run: Path):
     path = run / "rollouts.jsonl"
     whole = path.read_bytes()

@@ -128,6 +128,7 @@ def test_where_all_pass_the_exit_code_is_0(here: Path):
         write_agent(here, server.v1, 6)
         assert kept("test", "run", "--filter", "sum-1").code == 0
         assert kept("test", "agent.yaml", "--filter", "sum-1").code == 0
+        assert kept("test", ".", "--filter", "sum-1").code == 0
         assert kept("test", "run", "agent.yaml", "-n", "2").code == 1
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.rundir.made import synthetic_run
+from tests.orchestrator.run_folder.made import synthetic_run
 from tests.ui.cli.tasks import kept
 
 

@@ -16,7 +16,7 @@ from kept.ui.cli.main import COMMANDS, SECTIONS, cli
 from tests import warm
 from tests.orchestrator.experiments.made import write_experiment
 from tests.orchestrator.play import GOOD, REPORT, Play, complete, delegate, done, plan, say, write
-from tests.orchestrator.rundir.made import perfect_run
+from tests.orchestrator.run_folder.made import perfect_run
 from tests.ui.cli.reference_page import PAGE, reference_page
 from tests.ui.cli.tasks import kept, write_task
 

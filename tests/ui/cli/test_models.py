@@ -40,9 +40,13 @@ def test_weights_are_listed_pulled_and_removed(here: Path, cache: Path):
         "local/tiny": pulled.stdout.strip(),
     }
     told = {"name": "local/tiny", "bytes": len(CONTENT), "path": pulled.stdout.strip()}
-    assert kept("models", "pull", "tiny", "--json").json == told
+    assert kept("models", "pull", "tiny", "--json").json == {"format": 1, **told}
     assert kept("models", "rm", "tiny").stderr == "the weights of `tiny`: 0 MB freed\n"
-    assert kept("models", "rm", "tiny", "--json").json == {"name": "local/tiny", "freed": 0}
+    assert kept("models", "rm", "tiny", "--json").json == {
+        "format": 1,
+        "name": "local/tiny",
+        "freed": 0,
+    }
     assert kept("models", "rm", "tiny").stderr.endswith("they were not here\n")
     assert not list(cache.rglob("*.gguf"))
 

@@ -21,7 +21,8 @@ def test_all_prompts_are_listed_with_what_may_stand_in_them(here: Path):
 @pytest.mark.parametrize("name", [NAMES[0], NAMES[-1]])
 def test_one_is_shown_as_it_is(here: Path, name: Name):
     assert kept("prompts", "show", name).stdout == prompt(name)
-    assert kept("prompts", "show", name, "--json").json == {"name": name, "text": prompt(name)}
+    shown = kept("prompts", "show", name, "--json").json
+    assert shown == {"format": 1, "name": name, "text": prompt(name)}
 
 
 def test_all_are_copied_and_nothing_is_overwritten(here: Path):

@@ -21,7 +21,7 @@ from kept.testing.server import Fault, ModelServer, Seen
 from kept.ui.web.run_page import headline
 from kept.ui.web.templates import figure
 from tests.orchestrator.play import Play, Say, say
-from tests.orchestrator.rundir.made import perfect_run, synthetic_run
+from tests.orchestrator.run_folder.made import perfect_run, synthetic_run
 from tests.recipes.refine.world import TASK, Attempted, scores
 from tests.ui.cli.tasks import Called, kept
 

@@ -8,7 +8,7 @@ import pytest
 
 from kept.sandbox.capabilities import abilities
 from kept.testing.server import ModelServer
-from tests.orchestrator.rundir.made import synthetic_run
+from tests.orchestrator.run_folder.made import synthetic_run
 from tests.recipes.killing import kept
 from tests.recipes.refine.world import TASK, scores
 from tests.ui.cli.test_refine import MODEL, Stage

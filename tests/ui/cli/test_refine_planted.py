@@ -15,7 +15,7 @@ import pytest
 from kept.orchestrator.run_folder.read import read_loss
 from kept.sandbox.capabilities import abilities
 from kept.testing.server import ModelServer
-from tests.orchestrator.rundir.made import synthetic_run
+from tests.orchestrator.run_folder.made import synthetic_run
 from tests.recipes.refine.test_pool import SEED_WRONG, report
 from tests.recipes.refine.world import TASK, Attempted
 from tests.ui.cli.tasks import kept

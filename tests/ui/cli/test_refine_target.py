@@ -9,7 +9,7 @@ import pytest
 from kept.orchestrator.refine.session import refining
 from kept.sandbox.capabilities import abilities
 from kept.testing.server import ModelServer
-from tests.orchestrator.rundir.made import perfect_run, synthetic_run
+from tests.orchestrator.run_folder.made import perfect_run, synthetic_run
 from tests.recipes.refine.world import TASK, scores
 from tests.ui.cli.tasks import kept
 from tests.ui.cli.test_refine import MODEL, Stage, server, stage

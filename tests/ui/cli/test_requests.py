@@ -23,7 +23,7 @@ from kept.models.scripted import read_script
 from kept.sandbox.capabilities import abilities
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.orchestrator.play import Play, Say, complete, delegate, done, plan, use, write
-from tests.orchestrator.rundir.made import synthetic_run
+from tests.orchestrator.run_folder.made import synthetic_run
 from tests.recipes.agent_config import world as agent_world
 from tests.recipes.agent_config.tune import world as tuning_world
 from tests.recipes.killing import kept

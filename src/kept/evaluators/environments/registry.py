@@ -72,7 +72,7 @@ def find_env(settings: EnvSettings) -> Environment:
     if lacking:
         lacks = ", ".join(f"`{name}`" for name in lacking)
         message = f"`{settings.name}` is no environment: it lacks {lacks}"
-        hint = "derive from kept.evaluators.environments.base.Environment"
+        hint = "derive from kept.extend.Environment"
         raise SpecError([settings.problem("name", message, hint)])
     return env
 

@@ -13,7 +13,7 @@ from kept.core.rollout import Failure
 from kept.core.text import one_line
 from kept.evaluators.metrics.config import CodeMetric, Measured, Subject
 from kept.evaluators.scorers.function import Function, problem_with
-from kept.evaluators.scorers.judge import LONGEST
+from kept.evaluators.scorers.judge.sheet import LONGEST
 from kept.evaluators.workers.pool import Processes
 from kept.sandbox.capabilities import abilities
 

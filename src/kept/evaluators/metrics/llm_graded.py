@@ -29,7 +29,8 @@ from kept.evaluators.metrics.config import (
     Subject,
     lacking,
 )
-from kept.evaluators.scorers.judge import LONGEST, judges_own, side_by_side
+from kept.evaluators.scorers.judge.scorer import judges_own, side_by_side
+from kept.evaluators.scorers.judge.sheet import LONGEST
 from kept.models.ask import ask_within
 from kept.models.context_window import Named, fenced
 from kept.models.prompts import Name, filled, prompt

@@ -21,7 +21,7 @@ from kept.core.text import count
 from kept.evaluators.metrics.config import Metric, keyed, read_metrics, subject_of, turns_of
 from kept.evaluators.metrics.evaluate import Asked, Means, Measuring, Result
 from kept.evaluators.metrics.tool_calls import Expecting, Use, read_expected
-from kept.evaluators.scorers.judge import side_by_side
+from kept.evaluators.scorers.judge.scorer import side_by_side
 
 TOOLS = "tools"
 """The role of what is written down of expected tools."""

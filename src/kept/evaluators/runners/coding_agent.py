@@ -5,27 +5,39 @@ names, as a model would. The execution is journalled as one call, so a resumed r
 it. The spec models here serve runners and proposers.
 """
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from tempfile import gettempdir
+from typing import Annotated, Any, Literal, Protocol, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 
 from kept.core.artifact import Candidate
-from kept.core.case import Case
+from kept.core.case import Case, Cases, fields_of, implicit_cases
 from kept.core.llm import Effort
 from kept.core.ports import Scope
 from kept.core.rollout import FREE, Failure, Job, Rollout, TraceItem
-from kept.evaluators.runners.model import Form, request_for
-from kept.models.providers import ModelConfig, Price, check_provider
-from kept.sandbox.coding_agents.definition import Errand
+from kept.evaluators.runners.model import Form, check_input, request_for
+from kept.models.prices import rates_of
+from kept.models.providers import ModelConfig, Price, check_provider, missing
+from kept.sandbox.bwrap import can_be_seen
+from kept.sandbox.capabilities import abilities
+from kept.sandbox.coding_agents.definition import Errand, program_of
 from kept.sandbox.coding_agents.run import CLIS, Harness
+from kept.sandbox.command import Command
+from kept.sandbox.workspace import MAX_OUTPUT
+from kept.spec.components import BuildContext, CheckContext, Component, ModelNeed, Needs
+from kept.spec.paths import find
 from kept.spec.shared_sections import PriceSpec, model_block, open_address, reference
-from kept.spec.validate import Finite, OneOrMore, Seconds, SpecModel, Text
+from kept.spec.source import Source
+from kept.spec.validate import OneOrMore, Seconds, SpecModel, Text, said
+from kept.spec.yaml import Loc
 
 _GONE = "removed"
+_FIELD = re.compile(r"\{\{\s*([\w-]+)\s*\}\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +152,7 @@ class AgentModelSpec(SpecModel):
 AgentModel = Annotated[AgentModelSpec, BeforeValidator(model_block)]
 
 
-def _strangers(said: Mapping[str, Any]) -> Iterator[str]:
+def misfits(said: Mapping[str, Any]) -> Iterator[str]:
     """A model that a CLI cannot speak with, or a setting of it that it does not know."""
     cli, model = CLIS.get(said.get("agent") or ""), said.get("model")
     if cli is None or not isinstance(model, AgentModelSpec):
@@ -174,7 +186,7 @@ class AgentRunnerSpec(SpecModel):
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
         """A model that fits, and something to do."""
-        yield from _strangers(said)
+        yield from misfits(said)
         if {"prompt", "input"} <= said.keys() and said["prompt"] is None and said["input"] is None:
             yield "gives the agent nothing to do: name a `prompt`, or fields of a case in `input`"
 
@@ -184,32 +196,159 @@ class AgentRunnerSpec(SpecModel):
         keys = ("skill", "instructions", "prompt")
         return {key: getattr(self, key) or () for key in keys}
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The files that it is made of, as the words of a command line."""
-        return tuple(shlex.quote(pattern) for pattern in self.files or ())
+
+class AgentRunnerComponent(Component[AgentRunnerSpec, AgentRunner]):
+    """The agent that is given a task in a workspace of its own."""
+
+    Spec = AgentRunnerSpec
+
+    def check(self, spec: AgentRunnerSpec, context: CheckContext) -> None:
+        """Report an agent that cannot be run here, and missing artifacts, fields and files."""
+        check_agent(context, spec)
+        texts = context.texts
+        known = f"there are {', '.join(sorted(texts)[:5])}"
+        for key, names in spec.artifacts.items():
+            for name in names if texts else ():
+                if name not in texts:
+                    context.report(key, f"there is no artifact `{name}`", known)
+        if texts and not any(spec.artifacts.values()) and not spec.files:
+            message = "the agent is given no artifact, so that no change could make a difference"
+            context.report((), message, "name it in `skill`, `instructions` or `prompt`")
+        check_input(context, spec.input or ())
+        context.given.update(given_files(context.source, spec, context.cases))
+
+    def build(self, spec: AgentRunnerSpec, context: BuildContext) -> AgentRunner:
+        """The agent CLI in its sandbox."""
+        form = Form(spec.prompt or (), spec.input or ())
+        outfit = Outfit(spec.skill or (), spec.instructions or (), context.given, context.folder)
+        return AgentRunner(harness_of(spec, context, context.max_output), form, outfit)
+
+    def needs(self, spec: AgentRunnerSpec) -> Needs:
+        """Its model, files and fields, and its time."""
+        return Needs(
+            models=(ModelNeed("target", spec.model, by_agent=spec.agent),),
+            commands=tuple(shlex.quote(pattern) for pattern in spec.files or ()),
+            case_fields=spec.input or (),
+            worst_seconds=spec.timeout_seconds,
+            worst_usd=None,
+        )
+
+    def warnings(self, spec: AgentRunnerSpec, context: BuildContext) -> Iterator[str]:
+        """What should be known of the agent before a run."""
+        return agent_warnings(spec, context.folder)
+
+
+class AgentSpec(Protocol):
+    """What specs of agents have in common."""
 
     @property
-    def cwd(self) -> str:
-        """Where those files are."""
-        return "."
+    def agent(self) -> AgentName:
+        """The CLI."""
+        ...
+
+    @property
+    def model(self) -> AgentModelSpec:
+        """The model that it uses."""
+        ...
+
+    @property
+    def timeout_seconds(self) -> float:
+        """Seconds for one task."""
+        ...
 
 
-class AgentProposerSpec(SpecModel):
-    """An agent that reads a brief and edits a copy of the files."""
+def harness_of(
+    spec: AgentSpec,
+    context: BuildContext,
+    most_output: int = MAX_OUTPUT,
+    worst_usd: float | None = None,
+) -> Harness:
+    """The harness that an agent of a task is run by."""
+    cli = CLIS[spec.agent]
+    command = Command(cli.program, context.folder, spec.timeout_seconds)
+    held = context.sandbox.agent(command, program_of(cli))
+    config = spec.model.config(context.folder)
+    return Harness(cli, config, held, context.scratch, most_output, worst_usd)
 
-    kind: Literal["agent"]
-    agent: AgentName
-    model: AgentModel
-    prompt: Text | None = None
-    """A file to stand for Kept's own prompt."""
-    timeout_seconds: Seconds = TIMEOUT
-    usd_per_call: Annotated[Finite, Field(ge=0)] | None = None
-    """The most that one proposal may cost; needed where money is limited."""
-    fields: OneOrMore | None = None
-    """Of train cases; by default those that the runner's model or agent sees, so no answers."""
 
-    @classmethod
-    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """A model that fits."""
-        yield from _strangers(said)
+def check_agent(context: CheckContext, spec: AgentSpec) -> None:
+    """Report what keeps an agent from being run here: program, walls, network."""
+    source, cli = context.source, CLIS[spec.agent]
+    walls = said(source, ("sandbox", "walls"), "auto") != "off"
+    program = program_of(cli)
+    if program is None:
+        message = f"there is no program `{cli.program}` on the PATH"
+        context.report("agent", message, f"`{cli.install}` installs it")
+    elif (
+        walls
+        and abilities().walls
+        # beside the place where scratch folders are made
+        and not all(can_be_seen(one, Path(gettempdir()).resolve()) for one in program.folders)
+    ):
+        message = f"`{program.path}` lies beside what no agent may see between walls"
+        context.report("agent", message, f"`{cli.install}` installs it elsewhere")
+    if walls and not (able := abilities()).walls:
+        message = f"an agent runs commands, and nothing holds them here: {able.why_not}"
+        hint = "install bubblewrap, or accept it with `sandbox.walls: off`"
+        context.report("agent", message, hint)
+    network = said(source, ("sandbox", "network"))
+    if network in ("none", "loopback"):
+        message = f"`{network}` would keep `{spec.agent}` from its model"
+        hint = "leave it out, and agents alone have the network; or write `on`"
+        source.report(("sandbox", "network"), message, hint)
+
+
+def agent_warnings(spec: AgentSpec, folder: Path) -> Iterator[str]:
+    """What should be known of an agent before a run."""
+    config = spec.model.config(folder)
+    if lack := missing(config):
+        yield f"`{spec.agent}` cannot ask `{config.name}`: {lack}"
+    if rates_of(config) is None:
+        yield f"the price of `{config.name}` is not known: what it costs is not counted"
+
+
+def given_files(
+    source: Source, spec: AgentRunnerSpec, cases: Cases | None
+) -> dict[str, tuple[str, ...]]:
+    """The files of each case, by paths in the task's folder; what is wrong is reported."""
+    if cases is None and said(source, ("cases",)) is not None:
+        return {}  # reported already
+    rows = (cases or implicit_cases()).by_id.values()
+    hits: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[str, ...]] = {}
+    for case in rows if spec.files else ():
+        names: list[str] = []
+        for number, pattern in enumerate(spec.files or ()):
+            loc = ("runner", "files", number)
+            whole = _filled(source, loc, pattern, case)
+            if whole is not None and whole not in hits:
+                hits[whole] = tuple(_below(source, path) for path in _files(source, loc, whole))
+            names += hits.get(whole or "", ())
+        found[case.id] = tuple(dict.fromkeys(names))
+    return found
+
+
+def _filled(source: Source, loc: Loc, pattern: str, case: Case) -> str | None:
+    """A pattern with the fields of a case in it; None, and a report, where it has not got them."""
+    data = fields_of(case)
+    for name in _FIELD.findall(pattern):
+        if not isinstance(data.get(name), str | int):
+            source.report(loc, f"case `{case.id}` has no text or number in a field `{name}`")
+            return None
+    return _FIELD.sub(lambda hit: str(data[hit[1]]), pattern)
+
+
+def _files(source: Source, loc: Loc, pattern: str) -> list[Path]:
+    hits = find(source, loc, pattern)
+    files = [path for path in hits if path.is_file()]
+    if hits and not files:
+        source.report(loc, f"`{pattern}` matches folders only", f"write `{pattern}/**`")
+    outside = source.folder.resolve()
+    for path in files:
+        if not path.resolve().is_relative_to(outside):
+            source.report(loc, f"`{_below(source, path)}` is a link that leaves the folder")
+    return files
+
+
+def _below(source: Source, path: Path) -> str:
+    return path.relative_to(source.folder).as_posix()

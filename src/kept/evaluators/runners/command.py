@@ -1,4 +1,4 @@
-"""Shell command as runner, and the `runner` section of a task.
+"""Shell command as runner.
 
     KEPT_CANDIDATE    folder with the candidate's files
     KEPT_CASE         JSON file with the case; absent in a run without cases
@@ -9,29 +9,23 @@ candidate is blamed. It must be named in the task, because a running candidate c
 
 The execution is journalled as one call. A run killed between running and scoring scores again
 without running again.
-
-A `runner` section is a command, a model or an agent. Without `type`, its keys decide: `agent`,
-else `model` or `prompt`.
 """
 
 import re
-import shlex
 import signal
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Field
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout, TraceItem
 from kept.core.text import count
-from kept.evaluators.runners.coding_agent import AgentRunnerSpec
 from kept.sandbox.command import TIMEOUT, Command, Exit
 from kept.sandbox.workspace import MAX_OUTPUT, Scratch
-from kept.spec.shared_sections import RoleSpec
-from kept.spec.validate import OneOrMore, Seconds, SpecModel, Text, no_nul
+from kept.spec.components import BuildContext, Component, Needs
+from kept.spec.validate import Seconds, SpecModel, Text, no_nul
 
 _LIMITS = (signal.SIGXCPU, signal.SIGXFSZ)
 """What ends a process that uses too many seconds, or writes too large a file."""
@@ -142,60 +136,21 @@ class CommandRunnerSpec(SpecModel):
     retry_exit: Annotated[int, Field(ge=1, le=255)] | None = None
     """The exit code by which the command says that an outage, not the candidate, is to blame."""
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Command lines, whose words may name files."""
-        return (self.command,)
 
+class CommandRunnerComponent(Component[CommandRunnerSpec, CommandRunner]):
+    """The command that executes a candidate."""
 
-class ModelRunnerSpec(SpecModel):
-    """The model that is asked, and what about."""
+    Spec = CommandRunnerSpec
 
-    type: Literal["model"] = "model"
-    model: RoleSpec | None = None
-    """`provider/name` or a block; by default the target of `models`."""
-    prompt: OneOrMore
-    """Artifacts, in the order in which they are put together."""
-    input: OneOrMore
-    """Fields of a case that the model sees; what else a case holds may be the answer."""
-    schema_: Annotated[Text | None, Field(alias="schema")] = None
-    """A file with the JSON schema of an answer."""
-    settings: Text | None = None
-    """An artifact with `temperature`, `top_p` and `max_tokens`, of which each may be missing."""
-    template: Literal["fields", "nunjucks"] = "fields"
-    """How a prompt is filled in: `{{field}}` alone, or as promptfoo does."""
-    timeout_seconds: Seconds = TIMEOUT
+    def build(self, spec: CommandRunnerSpec, context: BuildContext) -> CommandRunner:
+        """The command in its sandbox."""
+        folder = context.folder / spec.cwd
+        command = Command(spec.command, folder, spec.timeout_seconds, spec.env)
+        held = context.sandbox.runner(command)
+        return CommandRunner(held, context.scratch, context.max_output, spec.retry_exit)
 
-    @classmethod
-    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """One prompt for one template."""
-        if said.get("template") == "nunjucks" and len(said.get("prompt", ())) > 1:
-            yield "`template: nunjucks` takes one `prompt`, which is the whole request"
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The files that it is made of, as the words of a command line."""
-        return (shlex.quote(self.schema_),) if self.schema_ else ()
-
-    @property
-    def cwd(self) -> str:
-        """Where those files are."""
-        return "."
-
-
-def _kind(value: object) -> object:
-    """What a runner says that it is, or else what it names."""
-    if isinstance(value, Mapping):
-        given = cast("Mapping[str, object]", value)
-        asks = "model" if "model" in given or "prompt" in given else "command"
-        said = given.get("type", "agent" if "agent" in given else asks)
-        return said if isinstance(said, str) else str(said)
-    return getattr(value, "type", None)
-
-
-RunnerSpec = Annotated[
-    Annotated[CommandRunnerSpec, Tag("command")]
-    | Annotated[ModelRunnerSpec, Tag("model")]
-    | Annotated[AgentRunnerSpec, Tag("agent")],
-    Discriminator(_kind),
-]
+    def needs(self, spec: CommandRunnerSpec) -> Needs:
+        """The command and its time."""
+        return Needs(
+            commands=(spec.command,), folders=(spec.cwd,), worst_seconds=spec.timeout_seconds
+        )

@@ -17,12 +17,16 @@ For the same case and repeat all candidates get the same seed; each pair has a d
 import asyncio
 import json
 import re
+import shlex
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
 
 from kept.core.artifact import Candidate, NoSpan
-from kept.core.case import Case
+from kept.core.case import Case, fields_of
 from kept.core.llm import Message, ModelReply, ModelRequest, Role, failed, said
 from kept.core.parsing import ParseLimit, parse_json
 from kept.core.ports import Model, Scope
@@ -32,8 +36,14 @@ from kept.evaluators.templates.filters import MOST, TemplateFault
 from kept.evaluators.templates.render import names_of, render
 from kept.models.ask import ask_within, draw_seed
 from kept.models.prices import usual_usd, worst_usd
+from kept.models.roles import connect_role
 from kept.models.tool_loop import Agent
+from kept.sandbox.command import TIMEOUT
+from kept.spec.checks import check_asked, check_field
+from kept.spec.components import BuildContext, CheckContext, Component, ModelNeed, Needs
 from kept.spec.locate.tree import read_value
+from kept.spec.shared_sections import ModelsSpec, RoleSpec
+from kept.spec.validate import OneOrMore, Seconds, SpecModel, Text, section
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -330,12 +340,6 @@ def _worded(form: Form, candidate: Candidate, case: Case) -> tuple[Message, ...]
     return (*system, Message("user", _shown(only)))
 
 
-def fields_of(case: Case) -> Mapping[str, object]:
-    """The fields of a case; none where it is no mapping."""
-    data = case.data
-    return cast("dict[str, object]", data) if isinstance(data, dict) else {}
-
-
 def _given(form: Form, case: Case) -> Mapping[str, object]:
     data = fields_of(case)
     return {name: data[name] for name in form.input}
@@ -371,3 +375,107 @@ def _fault(reply: ModelReply) -> Failure | None:
     if not reply.text.strip():
         return Failure("empty", "candidate", "the model answered nothing")
     return None
+
+
+class ModelRunnerSpec(SpecModel):
+    """The model that is asked, and what about."""
+
+    type: Literal["model"] = "model"
+    model: RoleSpec | None = None
+    """`provider/name` or a block; by default the target of `models`."""
+    prompt: OneOrMore
+    """Artifacts, in the order in which they are put together."""
+    input: OneOrMore
+    """Fields of a case that the model sees; what else a case holds may be the answer."""
+    schema_: Annotated[Text | None, Field(alias="schema")] = None
+    """A file with the JSON schema of an answer."""
+    settings: Text | None = None
+    """An artifact with `temperature`, `top_p` and `max_tokens`, of which each may be missing."""
+    template: Literal["fields", "nunjucks"] = "fields"
+    """How a prompt is filled in: `{{field}}` alone, or as promptfoo does."""
+    timeout_seconds: Seconds = TIMEOUT
+
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """One prompt for one template."""
+        if said.get("template") == "nunjucks" and len(said.get("prompt", ())) > 1:
+            yield "`template: nunjucks` takes one `prompt`, which is the whole request"
+
+
+class ModelRunnerComponent(Component[ModelRunnerSpec, ModelRunner]):
+    """The model that is asked, and what about."""
+
+    Spec = ModelRunnerSpec
+
+    def check(self, spec: ModelRunnerSpec, context: CheckContext) -> None:
+        """Report a model that cannot be asked, and missing artifacts, fields and schemas."""
+        source, texts = context.source, context.texts
+        if spec.model is None and context.elsewhere("models", "target") is None:
+            context.report("model", "missing", "or name a `target` among `models`")
+        models = section(source, ("models",), ModelsSpec)
+        if spec.model is not None:
+            check_asked(source, context.at("model"), spec.model.config(source.folder))
+        elif models is not None and models.target is not None:
+            check_asked(source, ("models", "target"), models.target.config(source.folder))
+        if spec.schema_ is not None:
+            try:
+                _read_schema(source.folder / spec.schema_)
+            except OSError as error:
+                context.report("schema", f"cannot read `{spec.schema_}`: {error.strerror}")
+            except ValueError as error:
+                context.report("schema", f"`{spec.schema_}` is no JSON schema: {error}")
+        for key, names in (("prompt", spec.prompt), ("settings", (spec.settings,))):
+            for name in names if texts else ():
+                if name is not None and name not in texts:
+                    known = f"there are {', '.join(sorted(texts)[:5])}"
+                    context.report(key, f"there is no artifact `{name}`", known)
+        check_input(context, spec.input)
+
+    def build(self, spec: ModelRunnerSpec, context: BuildContext) -> ModelRunner:
+        """The model: its own, or that of the role."""
+        folder = context.folder
+        schema: Mapping[str, object] = {}
+        if spec.schema_ is not None:
+            schema = _read_schema(folder / spec.schema_)
+        usage = context.measures_usage
+        form = Form(spec.prompt, spec.input, schema, spec.settings, spec.template, usage)
+        target = spec.model or context.models.target
+        assert target is not None, "a runner that asks no model is a problem of the spec"
+        model = connect_role("target", target.config(folder))
+        return ModelRunner(model, form, spec.timeout_seconds)
+
+    def needs(self, spec: ModelRunnerSpec) -> Needs:
+        """Its model, the fields that it sees, and its time."""
+        return Needs(
+            models=(ModelNeed("target", spec.model),),
+            commands=(shlex.quote(spec.schema_),) if spec.schema_ else (),
+            case_fields=spec.input,
+            worst_seconds=spec.timeout_seconds,
+        )
+
+    def warnings(self, spec: ModelRunnerSpec, context: BuildContext) -> Iterator[str]:
+        """What stands in a prompt like the place of a field, and cannot be filled in."""
+        for name in spec.prompt if spec.template == "fields" else ():
+            text = context.seed.texts.get(name, "")
+            for place in dict.fromkeys(unfilled(text, spec.input)):
+                yield (
+                    f"`{place}` of {name} is filled in by nothing: "
+                    f"the model is given {', '.join(spec.input)}"
+                )
+
+
+def check_input(context: CheckContext, fields: tuple[str, ...]) -> None:
+    """Report fields that a model or an agent is to see and that cases do not have."""
+    if context.cases is None:
+        if fields and not context.has_cases:
+            context.source.report(("cases",), "missing", "a model is asked about cases")
+        return
+    for name in fields:
+        check_field(context.source, context.at("input"), name, context.cases)
+
+
+def _read_schema(path: Path) -> Mapping[str, object]:
+    schema = parse_json(path.read_text(encoding="utf-8"))
+    if not isinstance(schema, dict):
+        raise ValueError("it is not an object")
+    return cast("dict[str, object]", schema)

@@ -8,7 +8,7 @@ import json
 import re
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
@@ -18,8 +18,10 @@ from kept.core.ports import Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score, Severity, usable
 from kept.core.text import count
-from kept.sandbox.command import MAX_TEXT, MIB, Command
+from kept.sandbox.command import MAX_TEXT, MIB, TIMEOUT, Command
 from kept.sandbox.workspace import Scratch
+from kept.spec.components import BuildContext, Component, Needs
+from kept.spec.validate import Seconds, SpecModel, Text
 
 _START = re.compile(r'\{\s*["}]')
 """How an object begins; most braces of a text begin none."""
@@ -244,3 +246,42 @@ def _finding(item: object) -> Finding | None:
 
 def _strange(what: str) -> Failure:
     return Failure("harness", "infrastructure", f"the scorer printed something strange: {what}")
+
+
+class ParseSpec(SpecModel):
+    """Where the score stands in what a scorer prints."""
+
+    format: Literal["json"] = "json"
+    score_field: Text | None = None
+    """What becomes the primary metric, `result.score` for a nested one; by default the field that
+    has the metric's own name."""
+    metrics_field: Text = "metrics"
+    """An object with the other metrics."""
+
+
+class CommandScorerSpec(SpecModel):
+    """The command that prints the score."""
+
+    type: Literal["command"] = "command"
+    command: Text
+    cwd: Text = "."
+    timeout_seconds: Seconds = TIMEOUT
+    parse: ParseSpec = ParseSpec()
+
+
+class CommandScorerComponent(Component[CommandScorerSpec, CommandScorer]):
+    """The command that prints the score."""
+
+    Spec = CommandScorerSpec
+
+    def build(self, spec: CommandScorerSpec, context: BuildContext) -> CommandScorer:
+        """The command in its sandbox."""
+        command = Command(spec.command, context.folder / spec.cwd, spec.timeout_seconds)
+        fields = Fields(spec.parse.score_field, spec.parse.metrics_field, context.metric)
+        return CommandScorer(context.sandbox.scorer(command), context.scratch, fields)
+
+    def needs(self, spec: CommandScorerSpec) -> Needs:
+        """The command and its time."""
+        return Needs(
+            commands=(spec.command,), folders=(spec.cwd,), worst_seconds=spec.timeout_seconds
+        )

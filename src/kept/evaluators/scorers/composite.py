@@ -1,29 +1,25 @@
-"""Composite scorer (weighted mean of several), and small score transforms.
+"""Composite scorer: the weighted mean of several.
 
 Measures of a part have its name as prefix: `style.score`. If a part fails, so does the whole: a
 mean over the working parts would not be comparable.
-
-The loss of an agent case is one minus the weighted mean of its metrics. Each metric is first
-averaged over the turns of the case. Metrics without a weight are measured but do not count. A
-case that lacks some weighted metrics uses the others, so that all cases count alike
-(docs/decisions/0028).
-
-The measure `mixed` adds a share of `soft` credit to `hard`. The pass measure is 1 only for cases
-that are solved as a whole. One scorer takes over what a runner measured; another also records
-input, expected output and actual output for reports of `kept eval`.
 """
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
 
 from kept.core.artifact import Candidate
-from kept.core.case import Case, Labels
-from kept.core.llm import CASE, PASSED
+from kept.core.case import Case
 from kept.core.ports import Scope, Scorer
-from kept.core.rollout import Failure, Job, Rollout, TraceItem
+from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Finding, Score
-from kept.core.text import shortened
+from kept.evaluators.scorers.registry import SCORERS
+from kept.spec.components import BuildContext, CheckContext, Component, Needs, joined
+from kept.spec.validate import Finite, SpecModel, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,128 +90,75 @@ class CompositeScorer:
             await part.scorer.close()
 
 
-LOSS = "loss"
-"""The measure that a run brings down."""
+def _part_name(text: str) -> str:
+    if not re.fullmatch(r"[\w-]+", text):
+        raise ValueError(f"`{text}` is not a name; write letters, digits, `-` and `_`")
+    return text
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedLoss:
-    """Implements `kept.core.ports.Scorer`."""
+class PartSpec(SpecModel):
+    """One scorer of several."""
 
-    inner: Scorer
-    weights: Mapping[str, float]
+    name: Annotated[Text, AfterValidator(_part_name)]
+    weight: Annotated[Finite, Field(ge=0)] = 1.0
+    metric: Text = "score"
+    """The one of its measures that counts."""
+    bounds: Annotated[tuple[Finite, Finite], Field(strict=False)] | None = None
+    """What of that measure counts as 0 and what as 1; without it the measure counts as it is."""
+    scorer: Annotated[SpecModel, SCORERS]
 
-    async def score(
-        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
-    ) -> Score | Failure:
-        """What the metrics say, and the loss that they come to."""
-        score = await self.inner.score(job, rollout, candidate, case, scope)
-        if isinstance(score, Failure) or score.failure is not None:
-            return score
-        loss = weighted_loss(score.metrics, self.weights)
-        if loss is None:
-            names = ", ".join(f"`{name}`" for name in self.weights)
-            message = f"case `{case.id}` is measured by none of {names}"
-            return Failure("harness", "infrastructure", message, scoring=True)
-        return score._replace(metrics={**score.metrics, LOSS: loss})
-
-    async def close(self) -> None:
-        """Let go of what the metrics have open."""
-        await self.inner.close()
+    @classmethod
+    def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
+        """Bounds that are two."""
+        bounds = said.get("bounds")
+        if bounds is not None and bounds[0] == bounds[1]:
+            yield "`bounds` are the same: give what counts as 0 and what as 1"
 
 
-def weighted_loss(metrics: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
-    """From 0, the best, to 1; None where no weighted metric was measured."""
-    there = {name: weight for name, weight in weights.items() if name in metrics}
-    whole = sum(there.values())
-    if not whole:
-        return None
-    # a grader may say 1.2, and a perfect BLEU is 1.0000000000000004
-    scores = {name: min(1.0, max(0.0, metrics[name])) for name in there}
-    # a sum of products of thirds may pass 1 by a hair
-    return min(1.0, max(0.0, 1.0 - sum(scores[n] * w for n, w in there.items()) / whole))
+class CompositeScorerSpec(SpecModel):
+    """The weighted mean of several scorers."""
+
+    type: Literal["composite"]
+    parts: Annotated[tuple[PartSpec, ...], Field(strict=False)]
+
+    @model_validator(mode="after")
+    def _can_be_weighed(self) -> "CompositeScorerSpec":
+        if not self.parts:
+            raise ValueError("there are no parts")
+        names = [part.name for part in self.parts]
+        doubled = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        told = [f"two parts are named `{name}`" for name in doubled]
+        if not sum(part.weight for part in self.parts):
+            told.append("the weights add up to nothing")
+        if told:
+            raise ValueError("; ".join(told))
+        return self
 
 
-MIXED = "mixed"
+class CompositeComponent(Component[CompositeScorerSpec, CompositeScorer]):
+    """The weighted mean of several scorers."""
 
+    Spec = CompositeScorerSpec
+    parts = ("parts", "scorer")
 
-@dataclass(frozen=True, slots=True)
-class Mixed:
-    """Implements `kept.core.ports.Scorer`."""
+    def check(self, spec: CompositeScorerSpec, context: CheckContext) -> None:
+        """Report an objective that is no measure of it; its parts are checked by themselves."""
+        if any(context.metric.startswith(f"{part.name}.") for part in spec.parts):
+            return  # only the part knows which measures it emits
+        emitted = ("score", *(f"{part.name}.{part.metric}" for part in spec.parts))
+        context.check_emitted(spec.type, emitted)
 
-    inner: Scorer
-    weight: float
-    """Of `soft`, from 0 to 1."""
+    def build(self, spec: CompositeScorerSpec, context: BuildContext) -> CompositeScorer:
+        """Every part, for which a bare number means the metric that counts."""
+        made = (
+            SCORERS.build(part.scorer, replace(context, metric=part.metric)) for part in spec.parts
+        )
+        parts = (
+            Part(part.name, scorer, part.weight, part.metric, part.bounds)
+            for part, scorer in zip(spec.parts, made, strict=True)
+        )
+        return CompositeScorer(tuple(parts))
 
-    async def score(
-        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
-    ) -> Score | Failure:
-        """What the environment says, and both measures in one."""
-        score = await self.inner.score(job, rollout, candidate, case, scope)
-        if isinstance(score, Failure) or score.failure is not None:
-            return score
-        hard = score.metrics["hard"]
-        soft = score.metrics.get("soft", hard)
-        mixed = (1 - self.weight) * hard + self.weight * soft
-        return score._replace(metrics={**score.metrics, MIXED: mixed})
-
-    async def close(self) -> None:
-        """Let go of what the environment's scorer has open."""
-        await self.inner.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Passing:
-    """Implements `kept.core.ports.Scorer` on one whose measure says how much is solved."""
-
-    inner: Scorer
-    metric: str = "hard"
-
-    async def score(
-        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
-    ) -> Score | Failure:
-        """What the inner one says, and whether that passes; a part of 1 does not."""
-        score = await self.inner.score(job, rollout, candidate, case, scope)
-        if isinstance(score, Failure) or score.failure is not None:
-            return score
-        passed = float(score.metrics[self.metric] >= 1)
-        return score._replace(metrics={**score.metrics, PASSED: passed})
-
-    async def close(self) -> None:
-        """Let go of what the inner one has open."""
-        await self.inner.close()
-
-
-MAX_CHARS = 10_000
-"""Characters of each text that are recorded."""
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedScorer:
-    """Wraps a scorer; implements `kept.core.ports.Scorer`."""
-
-    inner: Scorer
-    labels: Labels
-
-    async def score(
-        self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
-    ) -> Score | Failure:
-        """Score with the inner scorer, and add the case to the details."""
-        score = await self.inner.score(job, rollout, candidate, case, scope)
-        # the printed output, or the only file that was written
-        output = rollout.output
-        if not output.strip() and len(rollout.files) == 1:
-            (content,) = rollout.files.values()
-            output = content.decode("utf-8", "replace")
-        data: dict[str, object] = {"got": shortened(output.strip(), MAX_CHARS)}
-        if expected := self.labels.expected_of(case):
-            data["expected"] = shortened(expected, MAX_CHARS)
-        asked = shortened(self.labels.input_of(case), MAX_CHARS)
-        described = (TraceItem(CASE, asked, data),)
-        if isinstance(score, Failure):
-            return Score({}, details=described, failure=score)
-        return score._replace(details=(*score.details, *described))
-
-    async def close(self) -> None:
-        """Close the inner scorer."""
-        await self.inner.close()
+    def needs(self, spec: CompositeScorerSpec) -> Needs:
+        """The needs of its parts."""
+        return joined(SCORERS.needs(part.scorer) for part in spec.parts)

@@ -10,7 +10,9 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import AfterValidator
 
 from kept.core.artifact import Candidate
 from kept.core.case import Case
@@ -20,9 +22,12 @@ from kept.core.rollout import Failure, Job, Rollout
 from kept.core.score import Score
 from kept.core.text import count
 from kept.evaluators.scorers.command import Fields, read_score
-from kept.sandbox.command import TIMEOUT
+from kept.sandbox.command import TIMEOUT, Command
 from kept.sandbox.worker import Child, ChildEnded, Room, start_apart, start_confined
 from kept.settings import child_environment
+from kept.spec.components import BuildContext, CheckContext, Component, Needs
+from kept.spec.shared_sections import SandboxSpec
+from kept.spec.validate import Seconds, SpecModel, Text, section
 
 _SCRIPT = Path(__file__).parents[1] / "workers" / "function_main.py"
 
@@ -143,3 +148,43 @@ def _request(wanted: frozenset[str], rollout: Rollout, candidate: Candidate, cas
 
 def _failure(message: str, detail: str = "") -> Failure:
     return Failure("harness", "infrastructure", message, detail)
+
+
+def _is_function(text: str) -> str:
+    module, _, name = text.partition(":")
+    dotted = (*module.split("."), *name.split("."))
+    if not all(part.isidentifier() for part in dotted):
+        raise ValueError(f"`{text}` is not a function; write `module:function`")
+    return text
+
+
+class PythonScorerSpec(SpecModel):
+    """A function that returns the score."""
+
+    type: Literal["python"]
+    function: Annotated[Text, AfterValidator(_is_function)]
+    timeout_seconds: Seconds = TIMEOUT
+
+
+class PythonScorerComponent(Component[PythonScorerSpec, PythonScorer]):
+    """A function that returns the score."""
+
+    Spec = PythonScorerSpec
+
+    def check(self, spec: PythonScorerSpec, context: CheckContext) -> None:
+        """Report a function that cannot be imported."""
+        sandbox = section(context.source, ("sandbox",), SandboxSpec) or SandboxSpec()
+        function = Function(spec.function, context.folder, spec.timeout_seconds, sandbox.env)
+        problem = problem_with(function)
+        if problem is not None:
+            context.report("function", problem)
+
+    def build(self, spec: PythonScorerSpec, context: BuildContext) -> PythonScorer:
+        """The function, which sees as much of the environment as a command would."""
+        passed_on = context.sandbox.scorer(Command("true", context.folder)).passed_on
+        function = Function(spec.function, context.folder, spec.timeout_seconds, passed_on)
+        return PythonScorer(function, context.metric)
+
+    def needs(self, spec: PythonScorerSpec) -> Needs:
+        """The function and its time."""
+        return Needs(commands=(spec.function,), worst_seconds=spec.timeout_seconds)

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -30,7 +30,9 @@ from kept.sandbox.bounded import MEMORY, BoundedCalls, CallRaised
 from kept.sandbox.process import Turns
 from kept.sandbox.worker import ChildEnded
 from kept.settings import processors
+from kept.spec.components import BuildContext, CheckContext, Component, Needs
 from kept.spec.validate import Count, Finite, Seconds, SomeTexts, SpecModel, Text
+from kept.spec.yaml import Loc
 
 Format = Literal["json", "yaml", "toml"]
 
@@ -530,3 +532,69 @@ class RulesScorerSpec(SpecModel):
         if told:
             raise ValueError("; ".join(told))
         return self
+
+
+def target_of(name: str) -> Target:
+    """The text that a spec names: `output`, `candidate` or `candidate:PATH` and the like."""
+    kind, _, path = name.partition(":")
+    return Target(cast("Kind", kind), path or None)
+
+
+def rules_scorer(spec: RulesScorerSpec, seed: Candidate) -> RulesScorer:
+    """The scorer of these rules; growth is measured against the seed."""
+    rules = tuple(
+        Rule(name, _check(rule), rule.weight, target_of(rule.target or spec.target))
+        for name, rule in zip(spec.names, spec.rules, strict=True)
+    )
+    return RulesScorer(rules, seed, spec.timeout_seconds)
+
+
+def _check(rule: RuleSpec) -> Check:
+    match rule.kind:
+        case "sections":
+            return HasSections(rule.names)
+        case "matches":
+            return Matches(rule.pattern)
+        case "lacks":
+            return Matches(rule.pattern, wanted=False)
+        case "tokens":
+            return Tokens(rule.min, rule.max)
+        case "phrases":
+            return Phrases(rule.forbid)
+        case "format":
+            return Parses(rule.format)
+        case "keywords":
+            return Keywords(rule.words, rule.max_density)
+        case "growth":
+            return Growth(rule.max)
+
+
+def check_targets(spec: RulesScorerSpec, context: CheckContext) -> None:
+    """Report rules that look at an artifact that does not exist."""
+    texts = context.texts
+    places: list[tuple[Loc, str | None]] = [(("target",), spec.target)]
+    places += ((("rules", n, "target"), rule.target) for n, rule in enumerate(spec.rules))
+    for place, target in places:
+        kind, _, path = (target or "").partition(":")
+        if kind == "candidate" and path and texts and path not in texts:
+            known = ", ".join(sorted(texts)[:5])
+            context.report(place, f"there is no artifact `{path}`", f"there are {known}")
+
+
+class RulesComponent(Component[RulesScorerSpec, RulesScorer]):
+    """Rules, and the text they look at."""
+
+    Spec = RulesScorerSpec
+
+    def check(self, spec: RulesScorerSpec, context: CheckContext) -> None:
+        """Report rules that look at an artifact that does not exist."""
+        check_targets(spec, context)
+        super().check(spec, context)
+
+    def build(self, spec: RulesScorerSpec, context: BuildContext) -> RulesScorer:
+        """The scorer of these rules."""
+        return rules_scorer(spec, context.seed)
+
+    def needs(self, spec: RulesScorerSpec) -> Needs:
+        """Its time; a measure for each rule."""
+        return Needs(worst_seconds=spec.timeout_seconds, metrics=(*RESERVED, *spec.names))

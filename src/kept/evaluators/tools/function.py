@@ -216,14 +216,6 @@ class PromptConfig:
     max_tokens: int | None = None
 
 
-def read_template(file: Path) -> str:
-    """A template that has a file of its own."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SetupError(f"the template {file} cannot be read: {error}") from error
-
-
 @dataclass(frozen=True, slots=True)
 class PromptTool:
     """Asks a model. What it asks and what it is answered is journalled as any question is."""

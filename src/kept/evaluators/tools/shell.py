@@ -25,7 +25,7 @@ from kept.evaluators.tools.journalled_call import journalled
 from kept.evaluators.tools.python_code import exit_text
 from kept.models.structured_output import problem_with
 from kept.sandbox.capabilities import abilities
-from kept.sandbox.command import Command, Exit, Limits, View
+from kept.sandbox.command import MAX_TEXT, Command, Exit, Limits, View
 from kept.sandbox.temp_dirs import remove_tree
 from kept.sandbox.workspace import Scratch, Workspace
 from kept.store.candidate_files import write_below
@@ -126,8 +126,10 @@ class EpisodeWorkspace:
                 f"there is no sandbox for commands of a model: {able.why_not}", hint=hint
             )
 
-    async def run(self, line: str, seconds: float | None = None) -> Exit | Failure:
-        """Run a line of bash in it."""
+    async def run(
+        self, line: str, seconds: float | None = None, most_text: int = MAX_TEXT
+    ) -> Exit | Failure:
+        """Run a line of bash in it; of what it prints, the last `most_text` bytes are kept."""
         assert self._workspace is not None, "it is open"
         settings = self.settings
         view = View(Path("/"), hidden=settings.hidden, seen=settings.seen, bare=True)
@@ -138,6 +140,7 @@ class EpisodeWorkspace:
             env={**settings.env, "KEPT_LINE": line},
             limits=settings.limits,
             view=view,
+            most_text=most_text,
         )
         return await self._workspace.run(command)
 

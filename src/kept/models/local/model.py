@@ -118,11 +118,6 @@ CONTEXT = 2048
 """Tokens of one request, prompt and answer; what the smallest of our models was made for."""
 
 
-def local_model(name: str) -> "LocalModel":
-    """The model that a spec calls `local/NAME`; its weights must be here."""
-    return LocalModel(f"local/{known(name).name}", needed(name))
-
-
 def make(config: ModelConfig) -> "LocalModel":
     """The model of a config; a `SetupError` where its weights are not here."""
     known_ones = (name for name in SHAPES if name != "effort")  # it does not think first

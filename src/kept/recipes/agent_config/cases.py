@@ -24,11 +24,6 @@ from kept.recipes.agent_config.spec.cases import (
 )
 from kept.recipes.agent_config.spec.metrics import AnyMetricSpec
 from kept.recipes.agent_config.spec.read import ReadAgent
-from kept.recipes.agent_config.spec.tools import (
-    HierarchicalDocumentToolSpec,
-    McpToolSpec,
-    VectorstoreToolSpec,
-)
 from kept.spec.yaml import Loc
 
 
@@ -162,12 +157,7 @@ def metric_problems(read: ReadAgent) -> Iterator[tuple[Loc, str]]:
 def metric_warnings(read: ReadAgent) -> Iterator[str]:
     """Metrics that some cases have nothing to be measured by."""
     spec = read.agent.spec
-    retrieves = any(
-        tool.is_retrieval
-        if isinstance(tool, McpToolSpec)
-        else isinstance(tool, VectorstoreToolSpec | HierarchicalDocumentToolSpec)
-        for tool in spec.tools
-    )
+    retrieves = any(tool.gives_passages for tool in spec.tools)
     lacks: dict[tuple[str, str], dict[str, None]] = {}
     for case in read.cases:
         for metric, turn in _measured(case, spec.metrics):

@@ -43,14 +43,7 @@ from kept.recipes.agent_config.spec.case_files import FILE, OPTIMIZER
 from kept.recipes.agent_config.spec.common import NEVER_ASKED, LlmSpec
 from kept.recipes.agent_config.spec.config import NAMES as CONFIGS
 from kept.recipes.agent_config.spec.config import hidden_settings, shown_settings
-from kept.recipes.agent_config.spec.metrics import CodeMetricSpec, is_judged
 from kept.recipes.agent_config.spec.read import ParsedAgent, ReadAgent, parse_agent, read_agent
-from kept.recipes.agent_config.spec.tools import (
-    FunctionToolSpec,
-    HierarchicalDocumentToolSpec,
-    McpToolSpec,
-    VectorstoreToolSpec,
-)
 from kept.recipes.agent_config.tools import Toolbox, tool_models, tool_problems, tool_warnings
 from kept.recipes.base import Compiled
 from kept.recipes.evaluate.compile import as_sweep
@@ -84,29 +77,22 @@ def named_files(read: ReadAgent) -> tuple[str, ...]:
         name = said(read.source, key)
         found += [name] if isinstance(name, str) else []
     for tool in read.agent.spec.tools:
-        if isinstance(tool, McpToolSpec):
-            # a server runs in the agent's folder, and may be given a path there
-            found += [tool.env_file] if tool.env_file else []
-            found += [arg for arg in tool.args if (folder / arg).exists()]
+        found += [file.path for file in tool.files() if not file.decides]
+        # a server runs in the agent's folder, and may be given a path there
+        found += [word for word in tool.words if (folder / word).exists()]
     for _, metric in all_metrics(read):
-        if isinstance(metric, CodeMetricSpec):
-            top = metric.grader.partition(":")[0].partition(".")[0]
+        if metric.function:
+            top = metric.function.partition(":")[0].partition(".")[0]
             found += [top, f"{top}.py"]
     return tuple(dict.fromkeys(found))
 
 
 def _named(read: ReadAgent) -> Iterator[str]:
     for tool in read.agent.spec.tools:
-        match tool:
-            case FunctionToolSpec():
-                yield tool.file
-            case VectorstoreToolSpec() | HierarchicalDocumentToolSpec():
-                yield tool.source
-            case _:
-                pass
+        yield from (file.path for file in tool.files() if file.decides)
     for metric in read.agent.spec.metrics:
-        if isinstance(metric, CodeMetricSpec):
-            yield metric.grader.partition(":")[0].replace(".", "/") + ".py"
+        if metric.function:
+            yield metric.function.partition(":")[0].replace(".", "/") + ".py"
     yield from metric_prompt_files(read.source).values()
     for case in read.cases:
         for turn in case.exchanges:
@@ -318,7 +304,7 @@ def models_of(read: ReadAgent) -> Iterator[tuple[Loc, LlmSpec]]:
     spec = read.agent.spec
     yield ("model",), spec.model
     for number, metric in enumerate(spec.metrics):
-        if metric.enabled and is_judged(metric):
+        if metric.enabled and metric.is_judged:
             judge = spec.judge_of(metric)
             if judge is not spec.model:
                 yield ("evaluations", "metrics", number, "model"), judge
@@ -329,8 +315,8 @@ def _graders(read: ReadAgent) -> dict[str, Loc]:
     """Functions that grade, each with the first place that names it."""
     found: dict[str, Loc] = {}
     for loc, metric in all_metrics(read):
-        if isinstance(metric, CodeMetricSpec) and metric.enabled:
-            found.setdefault(metric.grader, (*loc, "grader") if len(loc) > 1 else loc)
+        if metric.function and metric.enabled:
+            found.setdefault(metric.function, (*loc, "grader") if len(loc) > 1 else loc)
     return found
 
 

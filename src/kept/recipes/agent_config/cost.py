@@ -22,7 +22,6 @@ from kept.proposers.numeric.space import Numbers
 from kept.recipes.agent_config.compile import request_of
 from kept.recipes.agent_config.search_space import Axes
 from kept.recipes.agent_config.spec.cases import TestCaseSpec
-from kept.recipes.agent_config.spec.metrics import is_judged
 from kept.recipes.agent_config.spec.read import ParsedAgent, ReadAgent
 from kept.recipes.agent_config.tools import tool_models
 from kept.recipes.agent_config.tunable import try_edits
@@ -132,7 +131,7 @@ def configs_of(read: ReadAgent, agent: ParsedAgent) -> Iterator[ModelConfig]:
     folder = read.place.folder
     yield agent.model_config(folder)
     for metric in agent.spec.metrics:
-        if metric.enabled and is_judged(metric):
+        if metric.enabled and metric.is_judged:
             yield agent.spec.judge_of(metric).config(folder)
     yield from (llm.config(folder) for _, llm in tool_models(agent.spec, folder))
 
@@ -155,7 +154,7 @@ def _usual_usd(read: ReadAgent, agent: ParsedAgent) -> float | None:
 
 def _most_usd(read: ReadAgent, agent: ParsedAgent) -> float | None:
     """The dearest case with replies as long as they may be; None where others are paid, too."""
-    judged = any(metric.enabled and is_judged(metric) for metric in agent.spec.metrics)
+    judged = any(metric.enabled and metric.is_judged for metric in agent.spec.metrics)
     config = agent.model_config(read.place.folder)
     longest = agent.spec.model.max_tokens or config.max_tokens
     if agent.spec.tools or judged or longest is None:

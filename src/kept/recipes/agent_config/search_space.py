@@ -26,10 +26,9 @@ from kept.recipes.agent_config.spec.optimizer import (
     TextualAxisSpec,
 )
 from kept.recipes.agent_config.spec.read import ReadAgent
-from kept.recipes.agent_config.spec.tools import HierarchicalDocumentToolSpec
+from kept.recipes.agent_config.spec.tools import WEIGHTS, HierarchicalDocumentToolSpec
 from kept.recipes.agent_config.tunable import (
     UNSET,
-    WEIGHTS,
     Found,
     is_whole,
     look,
@@ -68,7 +67,7 @@ def rests_of(read: ReadAgent, rows: Sequence[Weighed]) -> tuple[Rest, ...] | Non
 def _rest(read: ReadAgent, rows: Sequence[Weighed], group: list[int]) -> Rest | None:
     first = rows[group[0]]
     tool = read.agent.spec.tools[int(first.loc[1])]
-    assert isinstance(tool, HierarchicalDocumentToolSpec)
+    assert isinstance(tool, HierarchicalDocumentToolSpec)  # the only one with weights
     keys = [str(rows[at].loc[-1]) for at in group]
     others = [key for key in WEIGHTS if key not in keys]
     now = [float(getattr(tool, key)) for key in others]

@@ -1,13 +1,13 @@
-"""The tools of an agent, from what its file says to what a model may use.
+"""The tools of an agent as components, from what its file says to what a model may use.
 
 What tools have open (processes, servers, indexes) is opened once for a run, and shared by all
 candidates. What a candidate may change (descriptions, numbers of a search) is looked up each time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 from kept.core.ports import Embedder, Model, Tool
 from kept.core.rollout import Failure
@@ -37,139 +37,252 @@ from kept.recipes.agent_config.spec.common import LlmSpec
 from kept.recipes.agent_config.spec.config import filled
 from kept.recipes.agent_config.spec.read import ParsedAgent
 from kept.recipes.agent_config.spec.tools import (
+    TOOLS,
     FunctionToolSpec,
     HierarchicalDocumentToolSpec,
     McpToolSpec,
     PromptToolSpec,
+    SearchToolSpec,
+    ToolSpec,
     VectorstoreToolSpec,
 )
+from kept.spec.components import Component
 from kept.spec.yaml import Loc
 
-IndexSpec = VectorstoreToolSpec | HierarchicalDocumentToolSpec
+S = TypeVar("S", bound=ToolSpec)
+SearchT = TypeVar("SearchT", bound=SearchToolSpec)
+
+
+class Closing(Protocol):
+    """What has something open."""
+
+    async def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+C = TypeVar("C", bound=Closing)
 
 
 class Toolbox:
     """What the tools of one run have open."""
 
     def __init__(self, folder: Path, *, force: bool = False) -> None:
-        self._folder = folder
-        self._functions: dict[str, FunctionTools] = {}
-        self._servers: dict[str, McpServer] = {}
+        self.folder = folder
+        self.indexes = Indexes(force=force)
+        self._shared: dict[Hashable, Closing] = {}
         self._models: dict[ModelConfig, Model] = {}
-        self._indexes = Indexes(force=force)
         self._embedders: dict[tuple[ModelConfig, int | None], Embedder] = {}
 
     async def tools(self, agent: ParsedAgent) -> tuple[Tool, ...] | Failure:
         """The tools of an agent as a candidate has it, ready to be used."""
         found: list[Tool] = []
         for spec in agent.spec.tools:
-            made = await self._made(spec, agent)
+            made = await _component(spec).open(spec, self, agent)
             if isinstance(made, Failure):
                 return made
             found += made
         # servers name their tools themselves, and two may choose the same name
         return told_apart(found)
 
-    async def close(self) -> None:
-        """Close all of it."""
-        for functions in self._functions.values():
-            await functions.close()
-        for server in self._servers.values():
-            await server.close()
-        self._functions.clear()
-        self._servers.clear()
-        await self._indexes.close()
+    def shared(self, key: Hashable, make: Callable[[], C]) -> C:
+        """What all candidates use together: made at first use, closed with the toolbox."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        return cast("C", self._shared[key])
 
-    async def _made(self, spec: object, agent: ParsedAgent) -> Sequence[Tool] | Failure:
-        match spec:
-            case FunctionToolSpec():
-                return await self._function(spec).tools(spec.description)
-            case VectorstoreToolSpec() | HierarchicalDocumentToolSpec():
-                config = index_config(spec, self._folder)
-                try:
-                    return (self._indexes.tool(config, self._embedder(spec, agent.spec)),)
-                except SetupError as error:
-                    return Failure("harness", "infrastructure", error.message)
-            case McpToolSpec():
-                return await self._server(spec).tools()
-            case PromptToolSpec():
-                return self._prompt(spec, agent)
-            case _:
-                raise AssertionError(f"{spec} is a tool of no kind")
-
-    def _server(self, spec: McpToolSpec) -> McpServer:
-        if spec.name not in self._servers:
-            # what the file leaves out has its default
-            known = {one.name for one in fields(McpConfig)}
-            said = spec.model_dump(exclude_none=True)
-            given = {name: said[name] for name in said if name in known}
-            self._servers[spec.name] = McpServer(McpConfig(folder=self._folder, **given))
-        return self._servers[spec.name]
-
-    def _prompt(self, spec: PromptToolSpec, agent: ParsedAgent) -> Sequence[Tool] | Failure:
-        llm = spec.model or agent.spec.model
-        config = llm.config(self._folder, timeout=agent.spec.execution.llm_timeout)
+    def model(self, config: ModelConfig) -> Model:
+        """The model of a config, without a cache unless it asks for one."""
         if config not in self._models:
             self._models[config] = connect_uncached(config)
-        told = PromptConfig(
-            spec.name, agent.prompts[spec.name], spec.description, dict(spec.parameters)
-        )
-        try:
-            return (PromptTool(told, self._models[config]),)
-        except SetupError as error:
-            return Failure("crash", "candidate", error.message)
+        return self._models[config]
 
-    def _function(self, spec: FunctionToolSpec) -> FunctionTools:
-        known = f"{spec.name} {spec.file} {spec.function} {spec.parameters}"
-        if known not in self._functions:
-            self._functions[known] = FunctionTools(function_config(spec, self._folder))
-        return self._functions[known]
-
-    def _embedder(self, spec: IndexSpec, agent: AgentSpec) -> Embedder | None:
-        config = embedding_config(spec, agent, self._folder)
-        if config is None:
-            return None
-        dimensions = getattr(spec, "embedding_dimensions", None)
+    def embedder(self, config: ModelConfig, dimensions: int | None) -> Embedder:
+        """The model of a config that turns texts into vectors of so many dimensions."""
         if (config, dimensions) not in self._embedders:
             self._embedders[config, dimensions] = make_embedder(config, dimensions)
         return self._embedders[config, dimensions]
 
-
-def function_config(spec: FunctionToolSpec, folder: Path) -> FunctionConfig:
-    """A function as its process is started."""
-    return FunctionConfig(
-        spec.name,
-        spec.file,
-        spec.function,
-        folder,
-        spec.description,
-        spec.parameters,
-    )
+    async def close(self) -> None:
+        """Close all of it."""
+        for one in self._shared.values():
+            await one.close()
+        self._shared.clear()
+        await self.indexes.close()
 
 
-def index_config(spec: IndexSpec, folder: Path) -> IndexConfig:
-    """An index as it is taken in and searched; what the file leaves out has its default."""
-    made: Any = VectorStore if isinstance(spec, VectorstoreToolSpec) else HierarchicalDocument
-    known = {one.name for one in fields(made)}
-    # what the file does not say is left to the index: nobody is to be warned of a default
-    told = spec.model_dump(exclude={"database", "keyword_index"}, exclude_unset=True)
-    said = {name: value for name, value in told.items() if value is not None and name in known}
-    if spec.database is not None and spec.database.provider in STORES:
-        said["database"] = Database(
-            provider=spec.database.provider,
-            connection_string=filled(spec.database.connection_string),
-            options=filled(spec.database.options),
+class ToolComponent(Component[S, Sequence[Tool]]):
+    """One kind of tool. A subclass names its `Spec`, and defines `open`."""
+
+    async def open(self, spec: S, toolbox: Toolbox, agent: ParsedAgent) -> Sequence[Tool] | Failure:
+        """The tools that a spec describes; what they have open is in the toolbox."""
+        raise NotImplementedError
+
+    def model(self, spec: S, agent: AgentSpec, folder: Path) -> LlmSpec | None:
+        """The model that it asks, besides the agent's own."""
+        return None
+
+    def problems(self, spec: S, agent: AgentSpec, folder: Path) -> Iterator[tuple[str, str | None]]:
+        """What is wrong that only a look at it tells: problem, hint."""
+        return iter(())
+
+    def index(self, spec: S, folder: Path) -> IndexConfig | None:
+        """The index that it searches."""
+        return None
+
+    def notes(self, spec: S, agent: AgentSpec, folder: Path) -> Iterator[str]:
+        """What should be known before a run."""
+        return iter(())
+
+
+class FunctionToolComponent(ToolComponent[FunctionToolSpec]):
+    """A function of a Python file."""
+
+    Spec = FunctionToolSpec
+
+    async def open(
+        self, spec: FunctionToolSpec, toolbox: Toolbox, agent: ParsedAgent
+    ) -> Sequence[Tool] | Failure:
+        """The function, in processes that all candidates share."""
+        known = f"{spec.name} {spec.file} {spec.function} {spec.parameters}"
+        made = toolbox.shared(known, lambda: FunctionTools(self._config(spec, toolbox.folder)))
+        return await made.tools(spec.description)
+
+    def notes(self, spec: FunctionToolSpec, agent: AgentSpec, folder: Path) -> Iterator[str]:
+        """What the signature of the function leaves open."""
+        return iter(FunctionTools(self._config(spec, folder)).warnings)
+
+    def _config(self, spec: FunctionToolSpec, folder: Path) -> FunctionConfig:
+        return FunctionConfig(
+            spec.name, spec.file, spec.function, folder, spec.description, spec.parameters
         )
-    return made(**said, folder=folder)
 
 
-def embedding_config(spec: IndexSpec, agent: AgentSpec, folder: Path) -> ModelConfig | None:
+class McpToolComponent(ToolComponent[McpToolSpec]):
+    """A server of the Model Context Protocol, whose tools are offered."""
+
+    Spec = McpToolSpec
+
+    async def open(
+        self, spec: McpToolSpec, toolbox: Toolbox, agent: ParsedAgent
+    ) -> Sequence[Tool] | Failure:
+        """The tools of the server, which all candidates share."""
+        # what the file leaves out has its default
+        known = {one.name for one in fields(McpConfig)}
+        said = spec.model_dump(exclude_none=True)
+        given = {name: said[name] for name in said if name in known}
+        key = (McpServer, spec.name)
+        server = toolbox.shared(key, lambda: McpServer(McpConfig(folder=toolbox.folder, **given)))
+        return await server.tools()
+
+
+class PromptToolComponent(ToolComponent[PromptToolSpec]):
+    """A prompt that a model answers."""
+
+    Spec = PromptToolSpec
+
+    async def open(
+        self, spec: PromptToolSpec, toolbox: Toolbox, agent: ParsedAgent
+    ) -> Sequence[Tool] | Failure:
+        """The prompt, answered by its own model or the agent's."""
+        llm = spec.model or agent.spec.model
+        config = llm.config(toolbox.folder, timeout=agent.spec.execution.llm_timeout)
+        prompt = agent.prompts[spec.name]
+        told = PromptConfig(spec.name, prompt, spec.description, dict(spec.parameters))
+        try:
+            return (PromptTool(told, toolbox.model(config)),)
+        except SetupError as error:
+            return Failure("crash", "candidate", error.message)
+
+    def model(self, spec: PromptToolSpec, agent: AgentSpec, folder: Path) -> LlmSpec | None:
+        """Its own model, where it names one."""
+        return spec.model
+
+
+class SearchToolComponent(ToolComponent[SearchT]):
+    """A search over documents."""
+
+    made: Any
+    """The config of the index."""
+
+    async def open(
+        self, spec: SearchT, toolbox: Toolbox, agent: ParsedAgent
+    ) -> Sequence[Tool] | Failure:
+        """The search; the index is taken in once for all candidates."""
+        try:
+            embedding = self._embedding(spec, agent.spec, toolbox.folder)
+            dimensions: int | None = getattr(spec, "embedding_dimensions", None)
+            embedder = embedding and toolbox.embedder(embedding, dimensions)
+            return (toolbox.indexes.tool(self.index(spec, toolbox.folder), embedder),)
+        except SetupError as error:
+            return Failure("harness", "infrastructure", error.message)
+
+    def model(self, spec: SearchT, agent: AgentSpec, folder: Path) -> LlmSpec | None:
+        """The model that turns texts into vectors, where the search needs one."""
+        return _embedding_llm(spec, agent) if needs_embedder(self.index(spec, folder)) else None
+
+    def problems(
+        self, spec: SearchT, agent: AgentSpec, folder: Path
+    ) -> Iterator[tuple[str, str | None]]:
+        """What is wrong with the documents, and a missing model."""
+        config = self.index(spec, folder)
+        yield from ((problem, None) for problem in problems(config))
+        if self._lacks_embedder(spec, agent, folder) and without_embedder(config) is None:
+            yield (
+                "a search by meaning needs a model that turns texts into vectors",
+                "name an `embedding_provider`, or set `search_mode: keyword`",
+            )
+
+    def notes(self, spec: SearchT, agent: AgentSpec, folder: Path) -> Iterator[str]:
+        """What the index does not do, and what a search without a model is."""
+        config = self.index(spec, folder)
+        yield from (f"tool `{spec.name}`: {words}" for words in unsupported(config))
+        if self._lacks_embedder(spec, agent, folder) and (words := without_embedder(config)):
+            yield f"tool `{spec.name}`: {words}"
+
+    def index(self, spec: SearchT, folder: Path) -> IndexConfig:
+        """An index as it is taken in and searched; what the file leaves out has its default."""
+        known = {one.name for one in fields(self.made)}
+        # what the file does not say is left to the index, which warns of no default
+        told = spec.model_dump(exclude={"database", "keyword_index"}, exclude_unset=True)
+        said = {name: value for name, value in told.items() if value is not None and name in known}
+        if spec.database is not None and spec.database.provider in STORES:
+            said["database"] = Database(
+                provider=spec.database.provider,
+                connection_string=filled(spec.database.connection_string),
+                options=filled(spec.database.options),
+            )
+        return self.made(**said, folder=folder)
+
+    def _embedding(self, spec: SearchT, agent: AgentSpec, folder: Path) -> ModelConfig | None:
+        llm = _embedding_llm(spec, agent)
+        return llm and llm.config(folder, timeout=agent.execution.llm_timeout)
+
+    def _lacks_embedder(self, spec: SearchT, agent: AgentSpec, folder: Path) -> bool:
+        needed = needs_embedder(self.index(spec, folder))
+        return needed and self._embedding(spec, agent, folder) is None
+
+
+class VectorstoreToolComponent(SearchToolComponent[VectorstoreToolSpec]):
+    """A search over documents by meaning."""
+
+    Spec = VectorstoreToolSpec
+    made = VectorStore
+
+
+class HierarchicalDocumentToolComponent(SearchToolComponent[HierarchicalDocumentToolSpec]):
+    """A search over documents that keeps their structure: by meaning, by words, or both."""
+
+    Spec = HierarchicalDocumentToolSpec
+    made = HierarchicalDocument
+
+
+def _component(spec: ToolSpec) -> ToolComponent[ToolSpec]:
+    return cast("ToolComponent[ToolSpec]", TOOLS.of(spec))
+
+
+def _embedding_llm(spec: SearchToolSpec, agent: AgentSpec) -> LlmSpec | None:
     """The model that turns texts into vectors: the agent's, else one of its model's provider."""
-    llm = _embedding_llm(spec, agent)
-    return llm and llm.config(folder, timeout=agent.execution.llm_timeout)
-
-
-def _embedding_llm(spec: IndexSpec, agent: AgentSpec) -> LlmSpec | None:
     provider = agent.embedding_provider or (agent.model if embeds(agent.model.provider) else None)
     if provider is None:
         return None
@@ -181,11 +294,7 @@ def _embedding_llm(spec: IndexSpec, agent: AgentSpec) -> LlmSpec | None:
 def tool_models(agent: AgentSpec, folder: Path) -> Iterator[tuple[Loc, LlmSpec]]:
     """Models that the tools of an agent ask, each with the tool that does."""
     for number, spec in enumerate(agent.tools):
-        llm: LlmSpec | None = None
-        if isinstance(spec, PromptToolSpec):
-            llm = spec.model
-        elif isinstance(spec, IndexSpec) and needs_embedder(index_config(spec, folder)):
-            llm = _embedding_llm(spec, agent)
+        llm = _component(spec).model(spec, agent, folder)
         if llm is not None:
             yield ("tools", number), llm
 
@@ -193,28 +302,17 @@ def tool_models(agent: AgentSpec, folder: Path) -> Iterator[tuple[Loc, LlmSpec]]
 def tool_problems(agent: AgentSpec, folder: Path) -> Iterator[tuple[int, str, str | None]]:
     """What is wrong with tools that only looking at them tells: number, problem, hint."""
     for number, spec in enumerate(agent.tools):
-        if isinstance(spec, IndexSpec):
-            config = index_config(spec, folder)
-            yield from ((number, problem, None) for problem in problems(config))
-            lacks = embedding_config(spec, agent, folder) is None and needs_embedder(config)
-            if lacks and without_embedder(config) is None:
-                yield (
-                    number,
-                    "a search by meaning needs a model that turns texts into vectors",
-                    "name an `embedding_provider`, or set `search_mode: keyword`",
-                )
+        for problem, hint in _component(spec).problems(spec, agent, folder):
+            yield number, problem, hint
 
 
 def _replaced_stores(agent: AgentSpec) -> Iterator[str]:
     """Warn once of all stores that an agent names and Kept does not connect to."""
     used: dict[str, list[str]] = {}
     for spec in agent.tools:
-        if isinstance(spec, IndexSpec):
-            stores = (spec.database, getattr(spec, "keyword_index", None))
-            names = dict.fromkeys(store.provider for store in stores if store is not None)
-            for name in names:
-                if name not in STORES:
-                    used.setdefault(name, []).append(f"`{spec.name}`")
+        for name in dict.fromkeys(spec.stores):
+            if name not in STORES:
+                used.setdefault(name, []).append(f"`{spec.name}`")
     if used:
         named = ", ".join(f"`{store}` ({', '.join(tools)})" for store, tools in used.items())
         yield f"Kept's built-in index is used instead of {named}: nothing is sent to such a store"
@@ -224,10 +322,8 @@ def _silent_servers(agent: AgentSpec, folder: Path) -> Iterator[str]:
     """Warn of each Qdrant server that does not answer now."""
     asked: list[Database] = []
     for spec in agent.tools:
-        if not isinstance(spec, IndexSpec):
-            continue
-        config = index_config(spec, folder)
-        if config.database in (None, *asked) or problems(config):
+        config = _component(spec).index(spec, folder)
+        if config is None or config.database in (None, *asked) or problems(config):
             continue
         asked.append(config.database)
         if why := unanswered(config.database):
@@ -239,11 +335,4 @@ def tool_warnings(agent: AgentSpec, folder: Path) -> Iterator[str]:
     yield from _replaced_stores(agent)
     yield from _silent_servers(agent, folder)
     for spec in agent.tools:
-        if isinstance(spec, FunctionToolSpec):
-            yield from FunctionTools(function_config(spec, folder)).warnings
-        if isinstance(spec, IndexSpec):
-            config = index_config(spec, folder)
-            yield from (f"tool `{spec.name}`: {words}" for words in unsupported(config))
-            lacks = embedding_config(spec, agent, folder) is None and needs_embedder(config)
-            if lacks and (words := without_embedder(config)):
-                yield f"tool `{spec.name}`: {words}"
+        yield from _component(spec).notes(spec, agent, folder)

@@ -19,13 +19,7 @@ from kept.recipes.agent_config.spec.common import clean
 from kept.recipes.agent_config.spec.config import may_be_secret
 from kept.recipes.agent_config.spec.optimizer import BLOCK, DemosAxisSpec, TextualAxisSpec
 from kept.recipes.agent_config.spec.read import ParsedAgent, ReadAgent, parse_agent
-from kept.recipes.agent_config.spec.tools import (
-    AnyToolSpec,
-    HierarchicalDocumentToolSpec,
-    McpToolSpec,
-    PromptToolSpec,
-    VectorstoreToolSpec,
-)
+from kept.recipes.agent_config.spec.tools import AnyToolSpec, SearchToolSpec
 from kept.recipes.agent_config.tools import tool_problems
 from kept.spec.locate.tree import Part, Selector, locate_or_insert, parse_path, show_path
 from kept.spec.source import kind_of
@@ -56,21 +50,12 @@ def try_edits(read: ReadAgent, edits: Sequence[Edit]) -> ParsedAgent | str:
     return parsed
 
 
-WEIGHTS = ("semantic_weight", "keyword_weight", "exact_weight")
-"""Of a hybrid search: they sum to 1."""
-
 UNSET: Mapping[str, float] = {"top_p": 1.0, "min_score": 0.0, "min_similarity_score": 0.0}
 """What it means to leave these out."""
 
 _MODEL = ("temperature", "top_p", "max_tokens", "name")
 _ENGINE = ("max_turns", "effort")
-_LOOKING: Mapping[type, Sequence[str]] = {
-    VectorstoreToolSpec: ("top_k", "min_similarity_score"),
-    HierarchicalDocumentToolSpec: ("search_mode", "top_k", "min_score", "rrf_k", *WEIGHTS),
-}
-"""What is decided for each query, by type of tool."""
-
-_AGAIN = "an index is taken in once for all candidates, and this would have it taken in again"
+_AGAIN = SearchToolSpec.why_fixed
 _AWAY = "it leads elsewhere: another place is another agent"
 _NOTHING = "nothing that the agent does depends on it"
 _TEXT = "it is a text: make it a textual axis"
@@ -192,10 +177,9 @@ def why_not(spec: AgentSpec, loc: Loc) -> str | None:
 
 def _why_no_tool(tool: AnyToolSpec, keys: Loc) -> str | None:
     first, last = keys[0], keys[-1]
-    if isinstance(tool, PromptToolSpec) and first == "model" and len(keys) == 2 and last in _MODEL:
+    if tool.has_template and first == "model" and len(keys) == 2 and last in _MODEL:
         return None
-    index = isinstance(tool, VectorstoreToolSpec | HierarchicalDocumentToolSpec)
-    if index and len(keys) == 1 and first in _LOOKING[type(tool)]:
+    if len(keys) == 1 and first in tool.per_query:
         return None
     if first in ("name", "type"):
         return "tools are known by it"
@@ -203,13 +187,9 @@ def _why_no_tool(tool: AnyToolSpec, keys: Loc) -> str | None:
         return _TEXT
     if first in _CARRIED:
         return _NOTHING
-    if index:
-        return _AGAIN
-    if last in _ELSEWHERE:
+    if last in _ELSEWHERE and not tool.retrieves:
         return _AWAY
-    if isinstance(tool, McpToolSpec):
-        return "a server is opened once for all candidates"
-    return _NOTHING
+    return tool.why_fixed or _NOTHING
 
 
 def why_no_text(spec: AgentSpec, loc: Loc) -> str | None:
@@ -222,9 +202,8 @@ def why_no_text(spec: AgentSpec, loc: Loc) -> str | None:
     if head == "tools" and len(loc) > 2 and isinstance(loc[1], int):
         tool, keys = spec.tools[loc[1]], loc[2:]
         if keys == ("description",):
-            served = isinstance(tool, McpToolSpec)
-            return "a server describes its tools itself" if served else None
-        if isinstance(tool, PromptToolSpec) and keys[0] == "parameters" and last == "description":
+            return "a server describes its tools itself" if tool.is_server else None
+        if tool.has_template and keys[0] == "parameters" and last == "description":
             return None
     return "it is no text that the model reads"
 
@@ -341,12 +320,12 @@ def _template(read: ReadAgent, parts: tuple[Part, ...], loc: Loc) -> _Target | N
     if loc[0] != "tools" or loc[2:] not in (("template",), ("file",)):
         return None
     tool = read.agent.spec.tools[int(loc[1])]
-    if not isinstance(tool, PromptToolSpec):
+    if not tool.has_template:
         return None
 
     def text(agent: ParsedAgent) -> str:
         return agent.prompts[tool.name]
 
-    if tool.file is not None:
-        return _Target(clean(tool.file), "", text)
+    if tool.template_file is not None:
+        return _Target(clean(tool.template_file), "", text)
     return _Target(read.place.path.name, show_path((*parts[:-1], "template")), text)

@@ -20,7 +20,7 @@ from kept.core.ports import Gate, Guard, Proposer
 from kept.core.schedules.coordinate import Coordinate, Phase
 from kept.core.text import count
 from kept.errors import Problem, SetupError, SpecError
-from kept.evaluators.scorers.composite import LOSS, WeightedLoss
+from kept.evaluators.scorers.transforms import LOSS, WeightedLoss
 from kept.gates.race import Race
 from kept.gates.screen import Screen
 from kept.gates.sigma import Sigma

@@ -334,7 +334,7 @@ def run_texts(
         source.report(loc, f"there is no folder `{given}`", hint)
         return RunTexts(prompts, artifacts)
     # at use: it takes longer to import than most runs need for all else, and few have a folder
-    from kept.recipes.task.prompts import read_prompt
+    from kept.spec.checks import read_prompt
 
     for path in sorted(folder.glob("*.md")):
         if path.stem not in RUN:

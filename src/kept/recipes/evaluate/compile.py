@@ -10,7 +10,7 @@ from kept.core.case import Case, Cases
 from kept.core.plan import EVALUATE, Plan
 from kept.core.schedules.round_robin import MEASURE, Turns
 from kept.errors import SetupError
-from kept.evaluators.scorers.composite import DescribedScorer
+from kept.evaluators.scorers.transforms import DescribedScorer
 from kept.gates.fixed_cases import Sweep
 from kept.proposers.variants import SEED_ALONE
 from kept.recipes.base import Compiled, plan_facts

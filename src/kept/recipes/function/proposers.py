@@ -6,25 +6,20 @@ The same proposers, with the same keys, as a task has under `proposers`.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from kept import settings
 from kept.core.ports import Proposer
 from kept.errors import SetupError
 from kept.models.prompts import prompt, strange_places
 from kept.models.providers import ModelConfig, config_of
-from kept.proposers.prompt_items import Sight
-from kept.proposers.spec import EditSpec, ReflectSpec, RewriteSpec, SimplifySpec
-from kept.recipes.task.make_proposers import ByModel, Editing
-
-Kind = Literal["edit", "reflect", "rewrite", "simplify"]
+from kept.proposers.by_model import ByModelSpec, Kind, make_editor
+from kept.proposers.registry import PROPOSERS
 
 ModelLike = str | Mapping[str, Any]
 """`provider/model`, or a mapping with the keys that a block of a task has."""
-
-_SPECS: TypeAdapter[ByModel] = TypeAdapter(EditSpec | ReflectSpec | RewriteSpec | SimplifySpec)
 
 
 class Keys(TypedDict, total=False):
@@ -78,16 +73,15 @@ def _made(kind: Kind, model: ModelLike | None, keys: Mapping[str, Any]) -> Propo
     if model is not None:
         said["model"] = model if isinstance(model, str) else dict(model)
     try:
-        spec = _SPECS.validate_python({"kind": kind, **said})
+        spec = cast("ByModelSpec", PROPOSERS.validate({"kind": kind, **said}))
     except ValidationError as error:
         raise _refused(kind, error) from error
     config = _config(kind, spec)
-    sight = Sight(spec.fields or (), spec.cases, spec.traces, spec.refused)
-    editing = Editing(spec, ("optimizer", config), sight, _told(kind, keys.get("prompt")), {})
-    return editing.make(keys.get("name") or kind)
+    text, name = _told(kind, keys.get("prompt")), keys.get("name") or kind
+    return make_editor(spec, ("optimizer", config), spec.fields or (), text, name)
 
 
-def _config(kind: Kind, spec: ByModel) -> ModelConfig:
+def _config(kind: Kind, spec: ByModelSpec) -> ModelConfig:
     if spec.model is not None:
         return spec.model.config(Path.cwd())
     named = settings.model()

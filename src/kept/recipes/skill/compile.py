@@ -22,7 +22,7 @@ from kept.core.schedules.epochs import EpochEnd, Epochs
 from kept.core.text import count
 from kept.errors import Problem, SetupError, SpecError
 from kept.evaluators.environments.base import SKILL, Opened
-from kept.evaluators.scorers.composite import MIXED, Mixed
+from kept.evaluators.scorers.transforms import MIXED, Mixed
 from kept.gates.race import PRESETS, Race, raced, screened
 from kept.gates.seed_rules import Selection
 from kept.models.context_window import window_of

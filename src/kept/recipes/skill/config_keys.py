@@ -14,7 +14,7 @@ replaced as a whole, unless a flag sets a key inside them. Every value keeps the
 import json
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.resources import files
 from os.path import normpath
@@ -268,12 +268,7 @@ class Flags(NamedTuple):
         try:
             yield
         except SpecError as error:
-            problems = list(error.problems)
-            for at, one in enumerate(problems):
-                if one.where in self.typed:
-                    flag, value = self.typed[one.where]
-                    problems[at] = replace(one, where=flag, path=value)
-            raise SpecError(problems) from error
+            raise error.by_flags(self.typed) from error
 
     def add(self, flag: str, key: str, value: str) -> None:
         """Set a key by a flag."""

@@ -28,7 +28,7 @@ from kept.evaluators.metrics.config import CodeMetric, Metric, RagMetric, read_m
 from kept.evaluators.metrics.evaluate import Means, faults_of, is_judged
 from kept.evaluators.metrics.llm_graded import NEEDS_CONTEXT
 from kept.evaluators.metrics.scorer import AnswerScorer, DialogueScorer
-from kept.evaluators.scorers.composite import Passing
+from kept.evaluators.scorers.transforms import Passing
 from kept.gates.fixed_cases import Sweep
 from kept.models.providers import ModelConfig
 from kept.models.roles import connect_uncached, is_priced, probes_of

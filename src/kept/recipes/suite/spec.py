@@ -247,7 +247,7 @@ def _prompt(source: Source) -> str:
     if not isinstance(given, str) or not given:
         return prompt("update")
     # at use: few have one, and it takes long to import
-    from kept.recipes.task.prompts import read_prompt
+    from kept.spec.checks import read_prompt
 
     return read_prompt(source, ("prompt",), given, "update") or ""
 

@@ -3,17 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from kept.evaluators.runners.coding_agent import AgentRunnerSpec
-from kept.evaluators.runners.command import ModelRunnerSpec
-from kept.evaluators.scorers.assertions.spec import AssertionsScorerSpec
-from kept.evaluators.scorers.judge import JudgeScorerSpec
-from kept.evaluators.scorers.spec import leaves_of
+from kept.evaluators.runners.registry import RUNNERS, model_asked
+from kept.evaluators.scorers.registry import SCORERS
 from kept.models.providers import ModelConfig
 from kept.models.roles import Role, is_free, is_priced, unbounded
 from kept.recipes.base import Charge, Payer
-from kept.recipes.task.make_proposers import Proposing
-from kept.recipes.task.make_runner import target_of
+from kept.recipes.task.components import Proposing
 from kept.recipes.task.spec import TaskSpec
+from kept.spec.components import ModelNeed, Needs, joined
 
 _ROLES: dict[Payer, Role] = {"runner": "target", "scorer": "judge", "proposers": "optimizer"}
 
@@ -41,35 +38,36 @@ def limited_by(task: TaskSpec, proposing: Proposing, folder: Path) -> tuple[str,
     """The keys that set a limit of money, those that are missing; none where none could be kept."""
     if any(unbounded(one) is not None for _, one in _models(task, proposing, folder)):
         return ()
-    by_rollout = isinstance(task.runner, ModelRunnerSpec) or task.budget.usd_per_rollout is not None
-    by_call = all(agent.usd_per_call is not None for agent in proposing.agents)
+    asks = model_asked(RUNNERS.needs(task.runner)) is not None
+    by_rollout = asks or task.budget.usd_per_rollout is not None
+    by_call = all(needs.worst_usd is not None for needs in proposing.needs)
     keys = {"budget.max_usd": False, "budget.usd_per_rollout": by_rollout, "usd_per_call": by_call}
     return tuple(key for key, given in keys.items() if not given)
+
+
+def _needed(task: TaskSpec, proposing: Proposing) -> Iterator[tuple[Payer, ModelNeed]]:
+    rows: dict[Payer, Needs] = {
+        "runner": RUNNERS.needs(task.runner),
+        "scorer": SCORERS.needs(task.scorer),
+        "proposers": joined(proposing.needs),
+    }
+    return ((by, model) for by, needs in rows.items() for model in needs.models)
 
 
 def _asked(
     task: TaskSpec, proposing: Proposing, folder: Path
 ) -> Iterator[tuple[Payer, ModelConfig]]:
-    if isinstance(task.runner, AgentRunnerSpec):
-        yield "runner", task.runner.model.config(folder)
-    yield from _models(task, proposing, folder)
-    for agent in proposing.agents:
-        yield "proposers", agent.model.config(folder)
+    for by, model in _needed(task, proposing):
+        config = model.config(task.models, folder)
+        if config is not None:
+            yield by, config
 
 
 def _models(
     task: TaskSpec, proposing: Proposing, folder: Path
 ) -> Iterator[tuple[Payer, ModelConfig]]:
     """Those that are asked call by call, and not through an agent."""
-    if isinstance(task.runner, ModelRunnerSpec):
-        target = target_of(task.runner, task.models)
-        if target is not None:
-            yield "runner", target.config(folder)
-    role = (task.models.judge,) if task.models.judge is not None else ()
-    for leaf in leaves_of(task.scorer):
-        named = leaf.judges if isinstance(leaf, JudgeScorerSpec) else None
-        asks = isinstance(leaf, JudgeScorerSpec | AssertionsScorerSpec)
-        for judge in (named or role) if asks else ():
-            yield "scorer", judge.config(folder)
-    for editor in proposing.editors:
-        yield "proposers", editor
+    for by, model in _needed(task, proposing):
+        config = None if model.by_agent else model.config(task.models, folder)
+        if config is not None:
+            yield by, config

@@ -1,23 +1,21 @@
 """The artifact loop: a task.yaml with a runner and a scorer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
-from kept.core.case import SPLITS, Case, Cases, Labels, labels_of, too_few
+from kept.core.case import SPLITS, Case, Cases, Labels, fields_of, labels_of, too_few
 from kept.core.event import SpecSettings
 from kept.core.forecast import enough_steps
 from kept.core.objective import Constraint, Objective, TieBreaker
 from kept.core.plan import TASK, Plan
 from kept.core.ports import Journal, Sink
-from kept.evaluators.runners.coding_agent import AgentRunnerSpec
-from kept.evaluators.runners.command import ModelRunnerSpec
-from kept.evaluators.runners.model import fields_of
-from kept.evaluators.scorers.assertions.spec import AssertionsScorerSpec
-from kept.evaluators.scorers.spec import leaves_of
+from kept.evaluators.runners.registry import RUNNERS, model_asked
+from kept.evaluators.scorers.assertions.component import assert_usage
+from kept.evaluators.scorers.registry import SCORERS
 from kept.gates.seed_rules import Strict
 from kept.models.providers import PROVIDERS
 from kept.models.roles import is_free, probes_of
@@ -26,17 +24,16 @@ from kept.recipes.gate_choice import repeats_of, schedule_of
 from kept.recipes.race_choice import Decided, default_gate, race_of, raced_ties, with_race
 from kept.recipes.task.cases import overlap_warnings
 from kept.recipes.task.charges import charges_of, endpoints_of, limited_by, open_ended
+from kept.recipes.task.components import needs_of
 from kept.recipes.task.guards import make_guards, make_protected
 from kept.recipes.task.inputs import ReadTask, exposed, inputs_of, read_task
-from kept.recipes.task.make_coding_agent import Sending, agent_warnings
-from kept.recipes.task.make_proposers import Tools
-from kept.recipes.task.make_runner import Running, facts_of, make_runner, prompt_warnings
-from kept.recipes.task.make_scorer import Scoring, make_scorer, measured, scorer_seconds
 from kept.recipes.task.models import told
 from kept.recipes.task.sandbox import confine, modes
 from kept.recipes.task.spec import RaceSpec, TaskSpec
+from kept.sandbox.command import MIB
 from kept.sandbox.workspace import Scratch
 from kept.settings import processors
+from kept.spec.components import BuildContext
 from kept.spec.locate.tree import locate
 from kept.spec.source import read_source, split_override
 from kept.store.exports import CandidateFolder, ResultsFile
@@ -56,7 +53,7 @@ def compile_task(path: Path, overrides: Sequence[str] = (), began: str = "") -> 
 
 def _material(read: ReadTask) -> Cases:
     """The cases without what they assert, which many of them have in common."""
-    fields = {s.field for s in leaves_of(read.task.scorer) if isinstance(s, AssertionsScorerSpec)}
+    fields = SCORERS.needs(read.task.scorer).assertions
     cases = read.files.cases
     if not fields:
         return cases
@@ -75,26 +72,31 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     scratch = Scratch(bits)
     confined = confine(source, task, files.texts)
     protected = make_protected(task.mutation.protect)
-    metric = task.objective.primary_metric
-    scoring = Scoring(
+    runs, scores = RUNNERS.needs(task.runner), SCORERS.needs(task.scorer)
+    context = BuildContext(
         source.folder,
         seed,
-        metric,
+        confined,
         scratch,
-        confined.scorer,
-        task.models.judge,
+        task.models,
+        task.objective.primary_metric,
         files.guidance.get("rubric", ""),
-        _shown(task),
+        runs.case_fields,
+        files.given,
+        assert_usage(files.cases, scores.assertions),
+        task.sandbox.output_mb * MIB,
+        files.editable,
     )
-    runner = (task.runner,) if isinstance(task.runner, AgentRunnerSpec) else ()
-    agents = (*runner, *files.proposing.agents)
-    sending = Sending(source.folder, scratch, confined.agent)
-    counts = measured(task, files.cases)
-    running = Running(source.folder, scratch, confined, files.given, counts)
-    proposers = files.proposing.make(Tools(scratch, confined.runner, sending))
+    proposers = files.proposing.build(context)
+    agents = [
+        model
+        for needs in (runs, *files.proposing.needs)
+        for model in needs.models
+        if model.by_agent
+    ]
     workers = task.workers or _default_workers(task, source.folder)
     objective = _objective(task)
-    models, about_models = told(task, source.folder)
+    models, about_models = told(task, source.folder, needs_of(task, files.proposing))
     charges = charges_of(task, files.proposing, source.folder)
     limits = task.budget.model_dump(exclude={"usd_per_rollout"})
     if task.policy.on_failure == "stop":
@@ -111,8 +113,8 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             file_types=task.mutation.allowed_file_types,
         ),
         cases=files.cases,
-        runner=make_runner(task, running),
-        scorer=make_scorer(task.scorer, scoring),
+        runner=RUNNERS.build(task.runner, context),
+        scorer=SCORERS.build(task.scorer, context),
         objective=objective,
         locate=locate,
         modes=bits,
@@ -124,7 +126,11 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         worst_usd=task.budget.usd_per_rollout or 0.0,
         priced=open_ended(charges, task.budget.usd_per_rollout),
         probes=probes_of([], endpoints_of(task, files.proposing, source.folder)),
-        dear=not all(is_free(agent.model.config(source.folder)) for agent in agents),
+        dear=not all(
+            is_free(config)
+            for agent in agents
+            if (config := agent.config(task.models, source.folder)) is not None
+        ),
         workers=workers,
         spec=SpecSettings(
             path=str(source.path.resolve()),
@@ -133,9 +139,9 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             id=task.id or source.folder.name,
             description=task.description,
             source=str(source.folder.resolve()),
-            runner=facts_of(task),
+            runner=_runner_facts(task),
             scorer=task.scorer.model_dump(exclude_defaults=True),
-            sandbox={**confined.facts(), "agents": [agent.agent for agent in agents]},
+            sandbox={**confined.facts(), "agents": [agent.by_agent for agent in agents]},
         ),
         request=Request(),
         facts=Facts(
@@ -148,33 +154,37 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         guidance=files.guidance,
         labels=_labels(task, files.cases),
         views=_views(task, source.folder, objective),
-        worst_seconds=task.runner.timeout_seconds + scorer_seconds(task.scorer),
+        worst_seconds=runs.worst_seconds + scores.worst_seconds,
     )
     gate, why = _gate(task, plan, began)
     inputs = inputs_of(source, task, files, gate.name)
     plan = replace(plan, gate=gate, not_race=why, inputs=inputs)
     plan = replace(plan, width=task.width or enough_steps(plan))
     # an agent sees nothing of the task's folder
-    exposes = () if runner else exposed(source, task, files.texts, confined.inside.hidden)
-    about_agents = agent_warnings(agents, source.folder)
-    about_prompts = prompt_warnings(task, seed.texts)
-    warnings = (*confined.warnings(), *exposes, *about_models, *about_agents, *about_prompts)
+    by_agent = any(model.by_agent for model in runs.models)
+    exposes = () if by_agent else exposed(source, task, files.texts, confined.inside.hidden)
+    about_runner = RUNNERS.of(task.runner).warnings(task.runner, context)
+    about_components = dict.fromkeys((*about_runner, *files.proposing.warnings(context)))
+    warnings = (*confined.warnings(), *exposes, *about_models, *about_components)
     return Compiled(plan, warnings)
 
 
-def _shown(task: TaskSpec) -> tuple[str, ...]:
-    """The fields of a case that a model or an agent sees."""
-    if isinstance(task.runner, ModelRunnerSpec | AgentRunnerSpec):
-        return task.runner.input or ()
-    return ()
+def _runner_facts(task: TaskSpec) -> Mapping[str, object]:
+    """What a reader of the run wants to know of its runner; of variables only the names."""
+    told = task.runner.model_dump(by_alias=True, exclude={"env", "model"})
+    for model in RUNNERS.needs(task.runner).models:
+        block = model.named or task.models.target
+        told["model"] = block.name if block else None
+    return {**told, "env": list(getattr(task.runner, "env", ()))}
 
 
 def _default_workers(task: TaskSpec, folder: Path) -> int:
     """Rollouts in flight: a model behind an API takes more than this machine has processors."""
-    if not isinstance(task.runner, ModelRunnerSpec):
+    asked = model_asked(RUNNERS.needs(task.runner))
+    if asked is None:
         return processors()
-    target = task.runner.model or task.models.target
-    local = target is None or PROVIDERS[target.config(folder).provider].speech == "none"
+    config = asked.config(task.models, folder)
+    local = config is None or PROVIDERS[config.provider].speech == "none"
     return processors() if local else API_WORKERS
 
 
@@ -183,12 +193,12 @@ def _labels(task: TaskSpec, cases: Cases) -> Labels:
     spec = task.cases
     if spec is None:
         return Labels()
-    found = labels_of(cases, _shown(task))
-    leaves = [one for one in leaves_of(task.scorer) if isinstance(one, AssertionsScorerSpec)]
+    found = labels_of(cases, RUNNERS.needs(task.runner).case_fields)
+    asserted = SCORERS.needs(task.scorer).assertions
     return replace(
         found,
         expected=spec.expected or found.expected,
-        assertions=leaves[0].field if leaves else "",
+        assertions=asserted[0] if asserted else "",
         shown=spec.show_expected,
     )
 

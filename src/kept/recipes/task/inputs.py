@@ -23,22 +23,26 @@ from typing import Any
 from kept.core.case import Cases, implicit_cases
 from kept.core.objective import OWN
 from kept.core.parsing import parse_python
-from kept.evaluators.runners.coding_agent import AgentRunnerSpec
-from kept.evaluators.runners.command import ModelRunnerSpec
+from kept.evaluators.runners.registry import RUNNERS, model_asked
+from kept.evaluators.scorers.registry import SCORERS
 from kept.models.roles import is_kept
 from kept.recipes.task.cases import read_cases
-from kept.recipes.task.command_lines import cwds, looked_up, modules, named, words
+from kept.recipes.task.components import (
+    Proposing,
+    check_proposers,
+    check_runner,
+    check_scorer,
+    read_proposers,
+)
 from kept.recipes.task.guards import check_guards, check_protected
-from kept.recipes.task.make_coding_agent import digest, file_hashes, given_files, hash_of
-from kept.recipes.task.make_proposers import Proposing, check_proposers, read_proposers
-from kept.recipes.task.make_runner import check_runner
-from kept.recipes.task.make_scorer import check_scorer, named_in
+from kept.recipes.task.make_coding_agent import digest, file_hashes, hash_of
 from kept.recipes.task.models import check_models, take_seed_names
 from kept.recipes.task.prompts import check_prompts_folder, take_prompts
 from kept.recipes.task.sandbox import check_sandbox
 from kept.recipes.task.spec import ArtifactsSpec, LoggingSpec, MutationSpec, TaskSpec
+from kept.spec.command_lines import looked_up, modules, named, words
+from kept.spec.components import joined
 from kept.spec.paths import NEVER, UNLESS_NAMED, read_artifacts, read_text
-from kept.spec.shared_sections import ModelsSpec
 from kept.spec.source import Source
 from kept.spec.validate import section, validate
 from kept.store.candidate_files import link_in
@@ -60,7 +64,8 @@ def measure_files(source: Source, task: TaskSpec, artifacts: Collection[str]) ->
     """A hash of each file that scores depend on, by its name in the task's folder."""
     tree = source.folder.resolve()
     apart = _apart(source, task, artifacts)
-    found = sorted(_made_of(tree, task, (*task.runner.lines, *named_in(task.scorer))))
+    needs = joined((RUNNERS.needs(task.runner), SCORERS.needs(task.scorer)))
+    found = sorted(_made_of(tree, task, needs.commands))
     files = (path for path in found if not any(path.is_relative_to(other) for other in apart))
     return {f"`{_name(path, tree)}`": digest(path) for path in files}
 
@@ -70,8 +75,8 @@ def exposed(
 ) -> tuple[str, ...]:
     """What to be warned of: files of the scorer alone that the runner can read all the same."""
     tree = source.folder.resolve()
-    scorer = _made_of(tree, task, named_in(task.scorer))
-    shared = _made_of(tree, task, task.runner.lines)
+    scorer = _made_of(tree, task, SCORERS.needs(task.scorer).commands)
+    shared = _made_of(tree, task, RUNNERS.needs(task.runner).commands)
     apart = (*_apart(source, task, artifacts), *hidden)
     seen = sorted(
         f"`{_name(path, tree)}`"
@@ -87,7 +92,7 @@ def exposed(
 
 def _made_of(tree: Path, task: TaskSpec, lines: Collection[str]) -> set[Path]:
     """The files that commands name, and those that these lead to."""
-    places = (task.runner.cwd, *cwds(task.scorer.model_dump()))
+    places = (*RUNNERS.needs(task.runner).folders, *SCORERS.needs(task.scorer).folders)
     bases = tuple(dict.fromkeys((tree, *((tree / place).resolve() for place in places))))
     packages = {path for line in lines for name in modules(line) for path in _modules(bases, name)}
     return _reached(tree, bases, named(bases, lines) | packages)
@@ -218,11 +223,11 @@ def check_own_measures(source: Source, task: TaskSpec) -> None:
     """Report a model whose replies are kept: one that is kept costs nothing, and takes no time."""
     breakers = [one.lower or one.higher for one in task.policy.tie_breakers]
     named = [name for name in OWN if name in {*breakers, *(one.metric for one in task.constraints)}]
-    runner = section(source, ("runner",), ModelRunnerSpec)
-    if not named or runner is None:
+    asked = model_asked(RUNNERS.needs(task.runner))
+    if not named or asked is None:
         return
-    target = runner.model or (section(source, ("models",), ModelsSpec) or ModelsSpec()).target
-    if target is not None and is_kept("target", target.config(source.folder)):
+    config = asked.config(task.models, source.folder)
+    if config is not None and is_kept("target", config):
         names = ", ".join(f"`{name}`" for name in named)
         message = f"{names} of a reply that is kept for other runs would be nothing"
         source.report(("models", "target"), message, "set `cache: false`")
@@ -284,7 +289,7 @@ class TaskFiles:
     """What a task's files say."""
 
     texts: Mapping[str, str]
-    editable: Collection[str]
+    editable: Mapping[str, str]
     guidance: Mapping[str, str]
     proposing: Proposing
     cases: Cases
@@ -335,11 +340,9 @@ def read_files(source: Source, proposes: bool) -> TaskFiles:
     check_guards(source, texts)
     check_sandbox(source)
     check_models(source)
-    check_runner(source, texts, found)
+    given = check_runner(source, texts, found)
     guidance = read_guidance(source, texts)
     proposing = read_proposers(source, editable, found)
-    agent = section(source, ("runner",), AgentRunnerSpec)
-    given = given_files(source, agent, found) if agent else {}
     return TaskFiles(texts, editable, guidance, proposing, found or implicit_cases(), given)
 
 
@@ -373,8 +376,7 @@ def inputs_of(source: Source, task: TaskSpec, files: TaskFiles, gate: str) -> di
 
 def _companions(files: TaskFiles) -> dict[str, str]:
     """Hashes of the files that are read with the task, by the names that a person knows."""
-    texts = {GUIDANCE[name]: text for name, text in files.guidance.items()}
-    found = {f"`{name}`": hash_of(text) for name, text in texts.items()}
-    for alternatives in files.proposing.alternatives:
-        found |= {f"`{one.label}`": hash_of(one.texts) for one in alternatives}
-    return found | {f"`{file}`": hash_of(text) for file, text in files.proposing.prompts.items()}
+    found: dict[str, object] = {GUIDANCE[name]: text for name, text in files.guidance.items()}
+    for texts in files.proposing.found:
+        found |= texts
+    return {f"`{name}`": hash_of(text) for name, text in found.items()}

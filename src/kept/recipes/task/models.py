@@ -1,21 +1,19 @@
 """The models of a task: what is wrong with them, and what should be known before a run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from kept import settings
 from kept.errors import SetupError
-from kept.evaluators.runners.command import ModelRunnerSpec
-from kept.evaluators.scorers.judge import JudgeScorerSpec
-from kept.evaluators.scorers.spec import leaves_of
-from kept.models.client import connect
+from kept.evaluators.runners.registry import model_asked, runner_needs
 from kept.models.providers import ModelConfig, config_of, missing
-from kept.models.roles import ROLES, Role, is_kept, is_priced, unbounded
-from kept.proposers.spec import ByModelSpec
+from kept.models.roles import ROLES, Role, is_kept, is_priced
 from kept.recipes.skill.config_keys import KEYS, from_seed
 from kept.recipes.task.spec import TaskSpec
+from kept.spec.checks import check_price
+from kept.spec.components import ModelBlock, Needs
 from kept.spec.shared_sections import ModelSpec, ModelsSpec
 from kept.spec.source import Source
 from kept.spec.validate import said, section
@@ -55,12 +53,12 @@ def check_models(source: Source) -> None:
     if said(source, ("budget", "max_usd")) is None:
         return
     models = section(source, ("models",), ModelsSpec) or ModelsSpec()
-    found: dict[Loc, ModelSpec | None] = {
+    found: dict[Loc, ModelBlock | None] = {
         ("models", role): cast("ModelSpec | None", getattr(models, role)) for role in ROLES
     }
-    asked = section(source, ("runner",), ModelRunnerSpec)
+    asked = model_asked(runner_needs(source))
     if asked is not None:
-        found["runner", "model"] = asked.model
+        found["runner", "model"] = asked.named
     elif said(source, ("budget", "usd_per_rollout")) is None:
         message = "`max_usd` needs `usd_per_rollout`: the most that one may cost"
         source.report(("budget",), message)
@@ -69,25 +67,12 @@ def check_models(source: Source) -> None:
             check_price(source, loc, spec.config(source.folder))
 
 
-def check_price(source: Source, loc: Loc, config: ModelConfig) -> None:
-    """Report a model that a limit of money cannot be kept with, where there is one."""
-    lack = unbounded(config)
-    if lack is not None and said(source, ("budget", "max_usd")) is not None:
-        message = "what a call costs at most is not known, so `max_usd` could not be kept"
-        source.report(loc, message, f"give `{lack}` in a block for this model")
-
-
-def check_asked(source: Source, loc: Loc, config: ModelConfig) -> None:
-    """Report a model that somebody needs and nobody can ask: no key, address, script or weights."""
-    try:
-        connect(config)
-    except SetupError as error:
-        source.report(loc, error.message, error.hint)
-
-
-def told(task: TaskSpec, folder: Path) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
+def told(
+    task: TaskSpec, folder: Path, needs: Iterable[Needs]
+) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
     """What a reader wants to know of each role, and what should be known before a run."""
-    others = [spec.config(folder) for spec in _without_role(task)]
+    asked = (model for one in needs for model in one.models if not model.by_agent)
+    others = [model.named.config(folder) for model in asked if model.named is not None]
     try:
         found = configs(task.models, folder)
     except SetupError as error:
@@ -102,17 +87,6 @@ def told(task: TaskSpec, folder: Path) -> tuple[dict[str, dict[str, object]], tu
         if (lack := missing(config)) is not None
     ]
     return facts, (*warnings, *_unpriced([*found.values(), *others]))
-
-
-def _without_role(task: TaskSpec) -> Iterator[ModelSpec]:
-    """The models that the runner, judges and proposers of a task name for themselves."""
-    if isinstance(task.runner, ModelRunnerSpec) and task.runner.model is not None:
-        yield task.runner.model
-    for leaf in leaves_of(task.scorer):
-        yield from (leaf.judges or ()) if isinstance(leaf, JudgeScorerSpec) else ()
-    for proposer in task.proposers or ():
-        if isinstance(proposer, ByModelSpec) and proposer.model is not None:
-            yield proposer.model
 
 
 def _unpriced(found: Iterable[ModelConfig]) -> list[str]:

@@ -5,26 +5,18 @@ the file of that folder that has the name of Kept's own. It is laid into the sou
 read, so that nobody else needs to know of it. Of an agent it is what judges of metrics are told.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from kept.core.artifact import is_safe_path
-from kept.errors import Problem
-from kept.models.prompts import METRICS, NAMES, PLACEHOLDERS, Name, strange_places
-from kept.spec.paths import read_named
-from kept.spec.source import Source, dotted, shown
+from kept.evaluators.scorers.registry import SCORERS
+from kept.models.prompts import METRICS, NAMES, Name
+from kept.proposers.registry import PROPOSERS
+from kept.spec.checks import read_prompt
+from kept.spec.source import Source, shown
 from kept.spec.validate import said
-from kept.spec.yaml import Loc
-
-_BY_KIND: Mapping[str, Name] = {
-    "edit": "edit",
-    "rewrite": "rewrite",
-    "simplify": "simplify",
-    "reflect": "reflect",
-    "agent": "agent",
-}
 
 
 def take_prompts(source: Source) -> None:
@@ -79,21 +71,6 @@ def prompt_in_folder(source: Source, name: Name) -> str | None:
     return file if folder is not None and (source.folder / file).is_file() else None
 
 
-def read_prompt(source: Source, loc: Loc, file: str, name: Name) -> str | None:
-    """The text of a prompt of the user's own; what is wrong with it is reported, line by line."""
-    text = read_named(source, loc, file)
-    if text is not None and not text.strip():
-        hint = f"`kept prompts show {name}` prints Kept's own; delete the file to have that"
-        source.report(loc, f"`{file}` is empty", hint)
-    for line, words in strange_places(name, text or ""):
-        known = ", ".join(f"`{{{{kept.{one}}}}}`" for one in PLACEHOLDERS[name])
-        where = f"{shown(source.folder / file)}:{line}"
-        message = f"`{words}` is no placeholder of the prompt `{name}`"
-        hint = f"there are {known}" if known else "it has none"
-        source.problems.append(Problem(where, dotted(loc), message, hint))
-    return text
-
-
 def _folder(source: Source) -> str | None:
     """The folder that a task names, if it is one; what is wrong with it is told elsewhere."""
     given = said(source, ("prompts",))
@@ -119,29 +96,9 @@ def _where_it_is(source: Source, given: str) -> str:
     return f"`kept prompts copy {shown(source.folder / given)}` makes it"
 
 
-def _places(source: Source) -> Iterator[tuple[Name, dict[str, Any]]]:
-    """Wherever a task may name a prompt, and whose it would be."""
+def _places(source: Source) -> Iterator[tuple[Name, dict[str, object]]]:
+    """The mappings of a task that may name a prompt, each with Kept's own prompt there."""
     rows = said(source, ("proposers",))
-    for row in cast("list[object]", rows) if isinstance(rows, list) else ():
-        if isinstance(row, dict):
-            proposer = cast("dict[str, Any]", row)
-            name = _BY_KIND.get(str(proposer.get("kind")))
-            if name is not None:
-                yield name, proposer
-    yield from _judges(said(source, ("scorer",)))
-
-
-def _judges(scorer: object) -> Iterator[tuple[Name, dict[str, Any]]]:
-    """The same of a scorer, and of those that it is made of."""
-    if not isinstance(scorer, dict):
-        return
-    spec = cast("dict[str, Any]", scorer)
-    if spec.get("type") == "judge":
-        if spec.get("criteria"):
-            yield "judge", spec
-        if isinstance(spec.get("pairwise"), dict):
-            yield "judge_pair", spec["pairwise"]
-    parts = spec.get("parts")
-    for part in cast("list[object]", parts) if isinstance(parts, list) else ():
-        if isinstance(part, dict):
-            yield from _judges(cast("dict[str, Any]", part).get("scorer"))
+    for at in range(len(cast("list[object]", rows)) if isinstance(rows, list) else 0):
+        yield from PROPOSERS.prompt_places(source, ("proposers", at))
+    yield from SCORERS.prompt_places(source, ("scorer",))

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kept.recipes.task.command_lines import cwds, named
-from kept.recipes.task.make_scorer import named_in
+from kept.evaluators.runners.registry import RUNNERS
+from kept.evaluators.scorers.registry import SCORERS
 from kept.recipes.task.spec import TaskSpec
 from kept.sandbox.bwrap import env_files
 from kept.sandbox.capabilities import Abilities, abilities
 from kept.sandbox.coding_agents.definition import Program
 from kept.sandbox.command import Command, Limits, View
 from kept.settings import is_set, readable_paths
+from kept.spec.command_lines import named
 from kept.spec.paths import find
 from kept.spec.shared_sections import SandboxSpec
 from kept.spec.source import Source
@@ -99,14 +100,15 @@ def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Con
     spec = task.sandbox
     tree = source.folder.resolve()
     home = Home.find(source.folder).path.resolve()
-    scorer = _named(tree, named_in(task.scorer), cwds(task.scorer.model_dump()))
+    scores, runs = SCORERS.needs(task.scorer), RUNNERS.needs(task.runner)
+    scorer = _named(tree, scores.commands, scores.folders)
     unseen = {*scorer, *_listed(source, spec.hidden)}
     if task.cases is not None:
         unseen.add((tree / task.cases.file).resolve())
     if task.cases is not None and task.logging.results_file is not None:
         # its reasons quote what failed, and thereby the cases that decide
         unseen.add((tree / task.logging.results_file).resolve())
-    runner = _named(tree, task.runner.lines, (task.runner.cwd,))
+    runner = _named(tree, runs.commands, runs.folders)
     kept = {*(tree / name for name in artifacts), *runner}
     hidden = sorted(path for path in unseen if not any(file.is_relative_to(path) for file in kept))
     readable = _paths(source, "readable", spec.readable)

@@ -13,10 +13,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from kept.core.artifact import is_safe_path
 from kept.core.objective import Direction, Operator
-from kept.evaluators.runners.command import RunnerSpec
-from kept.evaluators.scorers.spec import ScorerSpec
+from kept.evaluators.runners.registry import RUNNERS
+from kept.evaluators.scorers.registry import SCORERS
 from kept.gates._pairs import TENURE
-from kept.proposers.spec import ProposerSpec
+from kept.proposers.registry import PROPOSERS
 from kept.spec.shared_sections import ModelsSpec, SandboxSpec
 from kept.spec.validate import Count, Finite, Ratio, SpecModel, Text, Texts, shares_of, some
 
@@ -354,13 +354,16 @@ class TaskSpec(SpecModel):
     artifacts: ArtifactsSpec
     mutation: MutationSpec = MutationSpec()
     models: ModelsSpec = ModelsSpec()
-    runner: RunnerSpec
-    scorer: ScorerSpec
+    runner: Annotated[SpecModel, RUNNERS]
+    scorer: Annotated[SpecModel, SCORERS]
     objective: ObjectiveSpec
     constraints: Annotated[tuple[ConstraintSpec, ...], Field(strict=False)] = ()
     policy: PolicySpec = PolicySpec()
     proposers: (
-        Annotated[tuple[ProposerSpec, ...], Field(strict=False), AfterValidator(some)] | None
+        Annotated[
+            tuple[Annotated[SpecModel, PROPOSERS], ...], Field(strict=False), AfterValidator(some)
+        ]
+        | None
     ) = None
     schedule: Literal["bandit", "in_turn"] = "bandit"
     """Who is next among several proposers: who brings more for its cost, or each in turn."""

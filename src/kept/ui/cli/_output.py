@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -27,8 +27,14 @@ def answer(text: str) -> None:
     click.echo(text, color=True)
 
 
+FORMAT = 1
+"""The version of the JSON documents; a key that changes its meaning or goes makes it greater."""
+
+
 def document(value: Any) -> None:  # noqa: ANN401 # any JSON value
-    """Print one JSON document on stdout."""
+    """Print one JSON document on stdout; an object says first which format it has."""
+    if isinstance(value, dict):
+        value = {"format": FORMAT, **cast("dict[str, object]", value)}
     text = json.dumps(value, ensure_ascii=False, indent=2)
     if any("\ud800" <= c <= "\udfff" for c in text):
         # text that was no UTF-8 to begin with survives only as escapes

@@ -31,7 +31,7 @@ from kept.core.schedules.coordinate import BASELINE
 from kept.core.state import State
 from kept.core.text import encoded, one_line
 from kept.errors import KeptError, SetupError
-from kept.evaluators.scorers.composite import WeightedLoss
+from kept.evaluators.scorers.transforms import WeightedLoss
 from kept.gates.sigma import EVEN, clears
 from kept.recipes.agent_config.outputs.folder import (
     BEST,

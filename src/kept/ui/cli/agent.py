@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kept.errors import SetupError
+from kept.errors import SetupError, SpecError
 from kept.ui.cli import _output
 from kept.ui.cli._command import (
     Command,
@@ -400,8 +400,8 @@ def run(  # a command has its options
     from kept.ui.cli._agent_run import HowAgent, start_agent
 
     what = wanted(task, target)
-    options = ((place, given[name]) for name, place in _PLACES.items())
-    own = (f"{place}={value}" for place, value in options if value is not None)
+    options = {name: given[name] for name in _PLACES if given[name] is not None}
+    own = {name: f"{_PLACES[name]}={value}" for name, value in options.items()}
     asked = Asked(
         task=what.task,
         brief=what.brief,
@@ -410,9 +410,14 @@ def run(  # a command has its options
         inputs=(*what.inputs, *(str(path) for path in inputs)),
         output=str(output) if output else None,
         config=str(config) if config else None,
-        settings=(*own, *settings),
+        settings=(*own.values(), *settings),
     )
-    return start_agent(asked, HowAgent(json=as_json, quiet=quiet, verbose=verbose))
+    try:
+        return start_agent(asked, HowAgent(json=as_json, quiet=quiet, verbose=verbose))
+    except SpecError as error:
+        flag = {name: f"--{name.replace('_', '-')}" for name in own}
+        typed = {f"--set {set_}": (flag[name], str(options[name])) for name, set_ in own.items()}
+        raise error.by_flags(typed) from error
 
 
 _PLACES = {

@@ -108,7 +108,7 @@ def _start(folder: Path) -> Iterator["Damage"]:
 def _views(folder: Path) -> Iterator["Damage"]:
     """Files that a person reads and that Kept makes from the journal."""
     from kept.recipes.agent_run.journal_view import changed_files
-    from kept.recipes.refine import request as refine_reading
+    from kept.recipes.refine import request as refine_request
     from kept.store.reader import Run
     from kept.store.verify import Damage
     from kept.ui.report.markdown import is_report_of
@@ -125,7 +125,7 @@ def _views(folder: Path) -> Iterator["Damage"]:
         for path in changed_files(run):
             remedy = "`kept refine RUN` and a later session write it again from the journal"
             yield Damage(path, "warning", what, remedy)
-        for path in refine_reading.changed_files(run):
+        for path in refine_request.changed_files(run):
             yield Damage(str(path), "warning", what, "`kept doctor RUN --repair` writes it again")
         for path, remedy in _changed_outputs(run):
             yield Damage(str(path), "warning", what, remedy)

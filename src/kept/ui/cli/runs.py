@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kept.core.plan import AGENT_RUN, COMPARE, EVALUATE, REFINE
+from kept.core.plan import AGENT_RUN, COMPARE, EVALUATE
 from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here
 
@@ -117,7 +117,7 @@ def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
     if row.keeps and row.best_value != row.seed_value:
         result += f" → {number(row.best_value)}"
     spec = path_from_here(row.spec) if row.spec else recipe_word(row.recipe) or row.reason
-    usual = Cells(f"{row.keeps} of {row.proposals}", result, spec)
+    usual = Cells(f"{row.keeps} of {row.tried}", result, spec)
     own = CELLS.get(row.recipe)
     return (row.id, row.status, *(own(row, folder, usual) if own else usual))
 
@@ -129,11 +129,6 @@ def _compared(row: "RunRow", folder: Path, usual: Cells) -> Cells:
     told = _comparison(folder)
     answered = answers(told) if told is not None else ""
     return usual._replace(kept="comparison", result=answered or usual.result)
-
-
-def _refined(row: "RunRow", folder: Path, usual: Cells) -> Cells:
-    """Attempts that left nothing are counted too, where nothing was proposed."""
-    return usual if row.proposals else usual._replace(kept=f"0 of {row.steps}")
 
 
 def _measured(row: "RunRow", folder: Path, usual: Cells) -> Cells:
@@ -150,7 +145,6 @@ def _agent(row: "RunRow", folder: Path, usual: Cells) -> Cells:
 
 CELLS: Mapping[str, "Callable[[RunRow, Path, Cells], Cells]"] = {
     COMPARE: _compared,
-    REFINE: _refined,
     EVALUATE: _measured,
     AGENT_RUN: _agent,
 }

@@ -235,13 +235,14 @@ def _resume(asked: "Tuning", how: TuneOptions) -> int:
 
 
 class RunByDefault(Commands):
-    """What is no command of it is the file of an agent."""
+    """What is no command of it is the file or the folder of an agent."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is meant."""
-        if args[0] not in self.commands and Path(args[0]).suffix in (".yaml", ".yml"):
+        path = Path(args[0])
+        if args[0] not in self.commands and (path.suffix in (".yaml", ".yml") or path.is_dir()):
             args = ["run", *args]
         return super().resolve_command(ctx, args)
 

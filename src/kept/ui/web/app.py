@@ -25,7 +25,6 @@ from kept.store.reader import Run
 from kept.ui.report.format import recipe_word
 from kept.ui.report.step import step_json
 from kept.ui.web import cases_page, run_page, run_source, runs_page, step_page, training_pages
-from kept.ui.web import cases_page as compare_page
 from kept.ui.web.auth import Refused
 from kept.ui.web.experiments import add_experiments
 from kept.ui.web.refine_pages import add_refine
@@ -234,15 +233,15 @@ def _add_looks(app: FastAPI, site: Site) -> None:
         if len(names) < 2:
             rows = site.runs.rows()[:CHOICES]
             return site.page("choose.html", title="compare", rows=rows, chosen=names)
-        view = compare_page.compare_view([_side(site, name) for name in names])
+        view = cases_page.compare_view([_side(site, name) for name in names])
         return site.page("compare.html", title="compare", **view)
 
 
-def _side(site: Site, name: str) -> compare_page.Side:
+def _side(site: Site, name: str) -> cases_page.Side:
     past, told, kind = site.opened(name)
     with past:
         headline = kind.headline(past, told)
-    return compare_page.Side(told, kind, headline, compare_page.case_values(told))
+    return cases_page.Side(told, kind, headline, cases_page.case_values(told))
 
 
 def run_view(past: Run, told: Glance, kind: Kind, links: Links, asked: Asked) -> dict[str, object]:

@@ -241,7 +241,7 @@ STOPS = {
     "wall_time_exhausted": "twice the time of the seed run is used",
     "empty_gradient": "nothing to refine",
     "empty_gradient_midloop": "nothing is wrong any more",
-    "no_prior_deliverable": "there was nothing to start from",
+    "no_prior_deliverable": "no deliverable was left to go on from",
     "interrupted": "it was interrupted",
 }
 

@@ -9,8 +9,6 @@ import pytest
 from pydantic import BaseModel
 
 from kept.recipes.agent_config.spec import agent, cases, common, config, metrics, optimizer, tools
-from kept.recipes.agent_config.spec import agent as carried
-from kept.recipes.agent_config.spec import optimizer as axes
 from kept.recipes.agent_config.spec.read import read_agent
 from tests.docs_pages import read_blocks
 from tests.recipes.agent_config.spec.agents import write
@@ -36,21 +34,21 @@ def keys_of(*modules: ModuleType) -> set[tuple[str, str]]:
 
 def test_the_page_names_every_key():
     page = PAGE.read_text()
-    keys = keys_of(agent, carried, cases, config, common, metrics, tools)
+    keys = keys_of(agent, cases, config, common, metrics, tools)
     assert len(keys) > 150
     assert [f"{model}.{key}" for model, key in sorted(keys) if f"`{key}`" not in page] == []
 
 
 def test_the_page_about_tuning_names_every_key():
     told = re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", TUNING.read_text())))
-    keys = keys_of(axes, optimizer)
+    keys = keys_of(optimizer)
     assert len(keys) > 40
     assert [f"{model}.{key}" for model, key in sorted(keys) if key not in told] == []
 
 
 @pytest.mark.parametrize("page", [PAGE, TUNING], ids=lambda page: page.name)
 def test_the_figures_behind_keys_are_their_defaults(page: Path):
-    found = models(agent, axes, carried, cases, config, common, metrics, optimizer, tools)
+    found = models(agent, cases, config, common, metrics, optimizer, tools)
     defaults = {(f.alias or n, f.default) for m in found for n, f in m.model_fields.items()}
     defaults |= {(f.name, f.default) for f in fields(optimizer.OptimizerSpec)}
     plain = {"name": "a", "model": {"provider": "openai", "name": "b"}}

@@ -12,7 +12,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, time, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kept.core.text import one_line
 from kept.evaluators.tools.documents import Unreadable, library
@@ -46,6 +46,31 @@ class Area(NamedTuple):
     top: int
     right: int
     bottom: int
+
+
+class Cell(Protocol):
+    """What is used of a cell of openpyxl."""
+
+    value: object
+    coordinate: str
+    row: int
+    data_type: str
+
+
+class Sheet(Protocol):
+    """What is used of a sheet of openpyxl."""
+
+    title: str
+    dimensions: str
+    max_row: int
+    max_column: int
+
+
+class Book(Protocol):
+    """What is used of a workbook of openpyxl."""
+
+    sheetnames: Sequence[str]
+    worksheets: Sequence[Sheet]
 
 
 class Difference(NamedTuple):
@@ -202,7 +227,7 @@ def _looked(
 ) -> dict[str, Any]:
     _check(data)
     book = _opened(data, values=True)
-    names: list[str] = list(book.sheetnames)
+    names = list(book.sheetnames)
     tables = {sheet.title: sheet for sheet in book.worksheets}
     chosen = [Area(*one) for one in areas] or areas_of(position, names)
     found: dict[str, Any] = {
@@ -220,7 +245,7 @@ def _looked(
     return found
 
 
-def _opened(data: bytes, *, values: bool) -> Any:  # noqa: ANN401 # a workbook of openpyxl
+def _opened(data: bytes, *, values: bool) -> Book:
     openpyxl = library("openpyxl")
     with warnings.catch_warnings():
         # of parts that it leaves out, which are no cells
@@ -239,7 +264,7 @@ def _check(data: bytes) -> None:
         raise Unreadable(f"it unpacks to {size / 2**20:,.0f} MiB, and at most {most} MiB are read")
 
 
-def _cells(tables: Mapping[str, Any], areas: Sequence[Area]) -> dict[str, dict[str, Value]]:
+def _cells(tables: Mapping[str, Sheet], areas: Sequence[Area]) -> dict[str, dict[str, Value]]:
     found: dict[str, dict[str, Value]] = {}
     for area in areas:
         mine = found.setdefault(area.sheet, {})
@@ -252,19 +277,19 @@ def _cells(tables: Mapping[str, Any], areas: Sequence[Area]) -> dict[str, dict[s
     return found
 
 
-def _inside(tables: Mapping[str, Any], area: Area) -> Iterator[Any]:
+def _inside(tables: Mapping[str, Sheet], area: Area) -> Iterator[Cell]:
     """The cells of an area that are there, row by row."""
     sheet = tables.get(area.sheet)
     if sheet is None:
         return
     # not `iter_rows`, which makes every cell up to the last, however far away that is
-    there: Mapping[tuple[int, int], Any] = sheet._cells
+    there: Mapping[tuple[int, int], Cell] = vars(sheet)["_cells"]
     for row, column in sorted(there):
         if area.top <= row <= area.bottom and area.left <= column <= area.right:
             yield there[row, column]
 
 
-def _preview(tables: Mapping[str, Any]) -> str:
+def _preview(tables: Mapping[str, Sheet]) -> str:
     parts: list[str] = []
     for title, sheet in list(tables.items())[:PREVIEW_SHEETS]:
         size = f"dim={sheet.dimensions}, max_row={sheet.max_row}, max_col={sheet.max_column}"

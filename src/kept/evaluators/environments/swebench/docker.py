@@ -26,7 +26,7 @@ from kept.evaluators.environments.swebench.testbed import (
 )
 from kept.evaluators.tools.shell import EpisodeWorkspace, ShellSettings
 from kept.sandbox.bwrap import INSIDE, Site
-from kept.sandbox.command import Command, Exit
+from kept.sandbox.command import MAX_TEXT, Command, Exit
 from kept.sandbox.execute import execute
 from kept.sandbox.workspace import Scratch
 
@@ -78,11 +78,15 @@ class ImageTestbed(Testbed):
         """A workspace whose commands run in containers."""
         return ContainerWorkspace(scratch, settings, self)
 
-    async def in_container(self, folder: Path, line: str, seconds: float) -> Exit | Failure:
+    async def in_container(
+        self, folder: Path, line: str, seconds: float, most_text: int = 2**24
+    ) -> Exit | Failure:
         """Run a line of bash; the container does not outlive it."""
         name = f"kept-{uuid.uuid4().hex}"
         words = ["docker", *self.words(name, folder, line)]
-        command = Command(join(words), Path("/"), seconds, passed_on=_VARIABLES, most_text=2**24)
+        command = Command(
+            join(words), Path("/"), seconds, passed_on=_VARIABLES, most_text=most_text
+        )
         try:
             return await execute(command, {})
         finally:
@@ -115,10 +119,12 @@ class ContainerWorkspace(EpisodeWorkspace):
     def check(self) -> None:
         """A container is sandbox enough."""
 
-    async def run(self, line: str, seconds: float | None = None) -> Exit | Failure:
+    async def run(
+        self, line: str, seconds: float | None = None, most_text: int = MAX_TEXT
+    ) -> Exit | Failure:
         """Run a line of bash in a container."""
         limit = self.settings.seconds if seconds is None else seconds
-        return await self._testbed.in_container(self.folder.parent, line, limit)
+        return await self._testbed.in_container(self.folder.parent, line, limit, most_text)
 
 
 class ImageTestbeds:

@@ -5,6 +5,7 @@ are the patch that is graded. Neither Docker nor the network is needed: see `tes
 """
 
 import asyncio
+import base64
 import hashlib
 import json
 import re
@@ -35,6 +36,7 @@ from kept.evaluators.environments.datasets import Fields, as_items, refuse
 from kept.evaluators.environments.swebench.docker import ImageTestbeds, why_no_docker
 from kept.evaluators.environments.swebench.evaluation import Evaluation, evaluate, why_useless
 from kept.evaluators.environments.swebench.instances import (
+    MOST_BYTES,
     Instance,
     Wanted,
     instance_of,
@@ -60,6 +62,9 @@ COMMAND_SECONDS = 180.0
 """For one command of a student."""
 
 _DIFF_SECONDS = 120.0
+_MOST_DIFF = 2 * MOST_BYTES
+"""Of a patch in base64, which makes four bytes of three: one within the limit is whole."""
+
 _VARYING = re.compile(r"\b\d+\.\d+ ?s(?:econds)?\b|\b0x[0-9a-f]+\b")
 """Times and addresses: what a rollout came to is the same when it is repeated."""
 _ABOUT = (
@@ -114,14 +119,17 @@ class RepositoryEpisode(Episode):
     async def answer(self, said: str, files: Mapping[str, bytes] = NO_FILES) -> Turn | Failure:
         """Take what was changed as the patch, and run the tests on it; journalled, so run once."""
         assert self._bed is not None and self._workspace is not None, "it is posed"
-        ended = await self._workspace.run(self._bed.diff_line(), _DIFF_SECONDS)
+        ended = await self._workspace.run(self._bed.diff_line(), _DIFF_SECONDS, _MOST_DIFF)
         if isinstance(ended, Failure):
             return ended
         if not ended.ok:
             return Failure("harness", "candidate", f"git cannot compare the repository: {ended}")
-        bed, patch = self._bed, ended.stdout
-        # the end of a longer one is all that was kept, which no rule accepts as a patch
-        known_by = hashlib.sha256(patch.encode("utf-8", "surrogatepass")).hexdigest()
+        if ended.cut:
+            size = f"more than {MOST_BYTES:,} bytes"
+            return Failure("limit", "candidate", f"the changes of the repository have {size}")
+        diff = base64.b64decode(ended.stdout)
+        bed, patch = self._bed, diff.decode("utf-8", "surrogateescape")
+        known_by = hashlib.sha256(diff).hexdigest()
         request = {"evaluate": self.instance.id, "patch": known_by}
 
         async def run() -> ToolAnswer | Failure:

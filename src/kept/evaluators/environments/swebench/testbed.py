@@ -220,7 +220,10 @@ class Testbed:
         return EpisodeWorkspace(scratch, settings)
 
     def diff_line(self) -> str:
-        """A line of the shell that prints what was changed in a copy, as a patch."""
+        """A line of bash that prints what was changed in a copy, as a patch in base64.
+
+        A file may be in any encoding, and a patch of it has its bytes.
+        """
         return self.diff_between(self.repo / ".git", REPO)
 
     @staticmethod
@@ -238,8 +241,9 @@ class Testbed:
         }
         exports = " ".join(f"{name}={quote(value)}" for name, value in variables.items())
         return (
-            f"export {exports} && mkdir -p /tmp/kept-objects && git read-tree HEAD && "
-            "git add -A && git diff --cached --no-color --no-ext-diff --no-textconv HEAD"
+            f"set -o pipefail; export {exports} && mkdir -p /tmp/kept-objects && "
+            "git read-tree HEAD && git add -A && "
+            "git diff --cached --no-color --no-ext-diff --no-textconv HEAD | base64 -w 0"
         )
 
 

@@ -7,7 +7,8 @@ from kept.core.case import Case
 from kept.core.ports import Model, Scope
 from kept.core.rollout import Failure, Job, Rollout
 from kept.evaluators.scorers.assertions.spec import Assertion, Grade
-from kept.evaluators.scorers.judge import Criterion, Sheet, judges_own, read_rubric, rubric_request
+from kept.evaluators.scorers.judge.scorer import judges_own
+from kept.evaluators.scorers.judge.sheet import Criterion, Sheet, read_rubric, rubric_request
 from kept.models.ask import ask_within, draw_seed
 from kept.models.structured_output import ReplyRules
 

@@ -62,6 +62,16 @@ class MetricSpec(SpecModel):
     fail_on_error: bool = False
     """Whether a case fails where the metric itself does."""
 
+    @property
+    def is_judged(self) -> bool:
+        """True where a model is asked for its opinion."""
+        return True
+
+    @property
+    def function(self) -> str:
+        """The function of the user's that grades, `module:function`; empty where none does."""
+        return ""
+
 
 class StandardMetricSpec(MetricSpec):
     """One of those that come with Kept."""
@@ -88,6 +98,11 @@ class StandardMetricSpec(MetricSpec):
     def key(self) -> str:
         """What its scores are called."""
         return self.metric
+
+    @property
+    def is_judged(self) -> bool:
+        """True for those that only a model can tell."""
+        return self.metric in ("groundedness", "relevance", "coherence", "fluency")
 
 
 class GEvalMetricSpec(MetricSpec):
@@ -138,6 +153,16 @@ class CodeMetricSpec(MetricSpec):
         """What its scores are called."""
         return self.name or self.grader.partition(":")[2]
 
+    @property
+    def is_judged(self) -> bool:
+        """Always False: a function grades."""
+        return False
+
+    @property
+    def function(self) -> str:
+        """The grader."""
+        return self.grader
+
 
 AnyMetricSpec = Annotated[
     Annotated[
@@ -157,10 +182,3 @@ class EvaluationsSpec(SpecModel):
     metrics: Metrics
     optimizer: Loose | None = None
     """How the agent is tuned: looked at by who does that, in `optimizer.py`."""
-
-
-def is_judged(metric: AnyMetricSpec) -> bool:
-    """Whether a model is asked for its opinion."""
-    if isinstance(metric, StandardMetricSpec):
-        return metric.metric in ("groundedness", "relevance", "coherence", "fluency")
-    return not isinstance(metric, CodeMetricSpec)

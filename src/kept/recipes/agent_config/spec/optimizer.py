@@ -20,17 +20,12 @@ from pydantic import Field
 from kept.core.text import count
 from kept.errors import Problem, SpecError
 from kept.gates.sigma import HoldoutPolicy
-from kept.proposers.spec import Choice, choice_faults, range_faults
+from kept.proposers.numeric.component import Choice, choice_faults, range_faults
 from kept.recipes.agent_config.spec.agent import AgentSpec
 from kept.recipes.agent_config.spec.case_files import OPTIMIZER
 from kept.recipes.agent_config.spec.common import Share, Words
 from kept.recipes.agent_config.spec.config import fill_in, tell_once, without_secrets
 from kept.recipes.agent_config.spec.read import ReadAgent
-from kept.recipes.agent_config.spec.tools import (
-    HierarchicalDocumentToolSpec,
-    McpToolSpec,
-    VectorstoreToolSpec,
-)
 from kept.recipes.task.spec import Race, RaceSpec
 from kept.spec.source import Source, dotted, read_source, shown
 from kept.spec.validate import Count, Finite, Ratio, SpecModel, said, validate
@@ -210,16 +205,8 @@ def _numbers(spec: AgentSpec) -> Iterator[tuple[str, str]]:
         yield "model.temperature", _around(model.temperature, 0.0, 1.0)
     yield "model.top_p", _around(model.top_p, 0.5, 1.0)
     for tool in spec.tools:
-        at = f"tools[name={tool.name}]"
-        if isinstance(tool, VectorstoreToolSpec | HierarchicalDocumentToolSpec):
-            yield f"{at}.top_k", f"[{min(tool.top_k, 3)}, {max(tool.top_k, 20)}]"
-        if (
-            isinstance(tool, HierarchicalDocumentToolSpec)
-            and tool.search_mode == "hybrid"
-            # others that change with it
-            and tool.keyword_weight + tool.exact_weight > 0
-        ):
-            yield f"{at}.semantic_weight", _around(tool.semantic_weight, 0.2, 0.8)
+        for key, now, low, high in tool.ranges():
+            yield f"tools[name={tool.name}].{key}", _around(now, low, high)
 
 
 def _around(value: float | None, low: float, high: float) -> str:
@@ -232,8 +219,7 @@ def _texts(read: ReadAgent) -> Iterator[tuple[str, str, int]]:
     """Texts that the model reads, each with the characters that one of its kind may well have."""
     yield "instructions", read.agent.instructions.text, 4000
     for tool in read.agent.spec.tools:
-        # a server describes its tools itself
-        if not isinstance(tool, McpToolSpec):
+        if not tool.is_server:
             yield f"tools[name={tool.name}].description", tool.description, 400
 
 

@@ -4,9 +4,9 @@
 and with the same config; a candidate cannot change the cases.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,17 +45,7 @@ from kept.recipes.agent_config.spec.config import (
     uses_of,
     without_secrets,
 )
-from kept.recipes.agent_config.spec.metrics import is_judged
-from kept.recipes.agent_config.spec.tools import (
-    AnyToolSpec,
-    DatabaseSpec,
-    FunctionToolSpec,
-    HierarchicalDocumentToolSpec,
-    McpToolSpec,
-    PromptToolSpec,
-    VectorstoreToolSpec,
-)
-from kept.settings import names_secret, variable
+from kept.settings import variable
 from kept.spec.source import Source, kind_of, read_source, source_of
 from kept.spec.validate import said, section, validate
 from kept.spec.yaml import Loc, YamlFault, read_yaml
@@ -66,7 +56,7 @@ def warnings_of(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]
     if spec.model.auth_provider in NEVER_ASKED:
         yield _other_key(spec.model)
     own = [
-        m.key for m in spec.metrics if m.enabled and is_judged(m) and spec.judge_of(m) is spec.model
+        m.key for m in spec.metrics if m.enabled and m.is_judged and spec.judge_of(m) is spec.model
     ]
     if own:
         names = ", ".join(f"`{key}`" for key in own)
@@ -85,36 +75,18 @@ def _other_key(model: LlmSpec) -> str:
     return f"{said} {name}{lacks}"
 
 
-_KEY_IN_ADDRESS = re.compile(r"://[^/?]*@|[?&]api_key=")
-
-
 def _open_secrets(spec: AgentSpec) -> Iterator[str]:
     """Secrets that stand in the file itself, and so in every record of a run."""
     for number, tool in enumerate(spec.tools):
-        for key, value in _secret_places(tool):
+        for key, value in tool.secrets():
             if isinstance(value, str) and not REFERENCE.search(value):
                 place = f"tools[{number}].{key}"
                 yield f"`{place}` holds a secret for all to read: write ${{NAME}} for it"
 
 
-def _secret_places(tool: AnyToolSpec) -> Iterator[tuple[str, object]]:
-    if isinstance(tool, McpToolSpec):
-        for name, held in (("env", tool.env), ("headers", tool.headers)):
-            for key, value in (held or {}).items():
-                if names_secret(key):
-                    yield f"{name}.{key}", value
-    database = getattr(tool, "database", None)
-    if isinstance(database, DatabaseSpec):
-        for key, value in database.options.items():
-            if names_secret(key):
-                yield f"database.{key}", value
-        if _KEY_IN_ADDRESS.search(database.connection_string or ""):
-            yield "database.connection_string", database.connection_string
-
-
 def _never_used(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]:
     """Tools that cases expect and the agent has not; a server tells its own when it is asked."""
-    if any(isinstance(tool, McpToolSpec) for tool in spec.tools):
+    if any(tool.is_server for tool in spec.tools):
         return
     names = [tool.name for tool in spec.tools]
     lacking: dict[str, int] = {}
@@ -308,11 +280,7 @@ def _response_format(source: Source, texts: Texts) -> Mapping[str, Any] | None:
 
 def _prompts(spec: AgentSpec, texts: Texts) -> Iterator[tuple[str, str]]:
     for number, tool in enumerate(spec.tools):
-        if not isinstance(tool, PromptToolSpec):
-            continue
-        text = tool.template
-        if tool.file is not None:
-            text = texts.get(("tools", number, "file"), tool.file)
+        text = tool.template_text(partial(texts.get, ("tools", number, "file")))
         if text is not None:
             yield tool.name, text
 
@@ -334,16 +302,8 @@ def _check_names(source: Source) -> None:
 
 def _check_tools(source: Source, spec: AgentSpec) -> None:
     for number, tool in enumerate(spec.tools):
-        loc = ("tools", number)
-        match tool:
-            case FunctionToolSpec():
-                check_there(source, (*loc, "file"), tool.file)
-            case VectorstoreToolSpec() | HierarchicalDocumentToolSpec():
-                check_there(source, (*loc, "source"), tool.source, folder=True)
-            case McpToolSpec(env_file=str(name)):
-                check_there(source, (*loc, "env_file"), name)
-            case _:
-                pass
+        for file in tool.files():
+            check_there(source, ("tools", number, file.key), file.path, folder=file.is_folder)
 
 
 def _cases(

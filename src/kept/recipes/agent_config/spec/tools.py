@@ -2,17 +2,27 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from kept.core.ports import Tool
 from kept.models.providers import is_ours
 from kept.recipes.agent_config.spec.common import LlmSpec, Loose, Share, Words, one_of
+from kept.settings import names_secret
+from kept.spec.components import Registry
 from kept.spec.validate import Count, OneOrMore, Seconds, SpecModel, Text, Texts
 
 MAX_TOOLS = 50
+
+WEIGHTS = ("semantic_weight", "keyword_weight", "exact_weight")
+"""Of a hybrid search: they sum to 1."""
+
+_KINDS = "kept.recipes.agent_config.tools"
+
+_KEY_IN_ADDRESS = re.compile(r"://[^/?]*@|[?&]api_key=")
 
 Transport = Literal["stdio", "sse", "http", "websocket"]
 Command = Literal["npx", "node", "uvx", "docker", "python", "python3"]
@@ -70,14 +80,80 @@ def _local(text: str) -> str:
 Source = Annotated[Words, AfterValidator(_local)]
 
 
+class ToolFile(NamedTuple):
+    """A file or folder that a tool names."""
+
+    key: str
+    path: str
+    is_folder: bool = False
+    decides: bool = True
+    """True where answers depend on it, so that a resume compares it."""
+
+
+class Range(NamedTuple):
+    """A number that could well be tuned, and the ends of a range for it."""
+
+    key: str
+    now: float
+    low: float
+    high: float
+
+
 class ToolSpec(SpecModel):
     """What all tools have in common."""
+
+    per_query: ClassVar[tuple[str, ...]] = ()
+    """Keys that are decided for each use, so that candidates may differ in them."""
+    retrieves: ClassVar[bool] = False
+    """True where its answers count as passages that were found."""
+    is_server: ClassVar[bool] = False
+    """True where it names and describes its tools itself."""
+    has_template: ClassVar[bool] = False
+    """True where a model of its own answers a template."""
+    why_fixed: ClassVar[str] = ""
+    """Why its other keys stay as they are in all candidates."""
 
     name: Annotated[Text, AfterValidator(_name)]
     description: Words
     """What the model is told of it."""
     defer_loading: bool = True
     """Carried: Kept offers every tool at once."""
+
+    @property
+    def gives_passages(self) -> bool:
+        """True where its answers count as passages that were found."""
+        return self.retrieves
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The providers of stores that it names."""
+        return ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Arguments of its program, which may name files."""
+        return ()
+
+    def files(self) -> Iterator[ToolFile]:
+        """The files that it names."""
+        return iter(())
+
+    def secrets(self) -> Iterator[tuple[str, object]]:
+        """Values that may be secrets, by their keys."""
+        return iter(())
+
+    def ranges(self) -> Iterator[Range]:
+        """Numbers that could well be tuned."""
+        return iter(())
+
+    @property
+    def template_file(self) -> str | None:
+        """The file of the template that a model of its own answers."""
+        return None
+
+    def template_text(self, read: Callable[[str], str | None]) -> str | None:
+        """The template that a model of its own answers; `read` gives the text of a file."""
+        return None
 
 
 class FunctionToolSpec(ToolSpec):
@@ -87,6 +163,10 @@ class FunctionToolSpec(ToolSpec):
     file: Words
     function: Words
     parameters: Parameters | None = None
+
+    def files(self) -> Iterator[ToolFile]:
+        """The file of the function."""
+        yield ToolFile("file", self.file)
 
 
 class DatabaseSpec(SpecModel):
@@ -112,19 +192,55 @@ class KeywordIndexSpec(SpecModel):
     provider: Literal["in-memory", "opensearch"] = "in-memory"
 
 
-class VectorstoreToolSpec(ToolSpec):
+class SearchToolSpec(ToolSpec):
+    """What searches over documents have in common."""
+
+    retrieves = True
+    why_fixed = (
+        "an index is taken in once for all candidates, and this would have it taken in again"
+    )
+
+    source: Source
+    top_k: Annotated[int, Field(ge=1, le=100)] = 5
+    embedding_model: Words | None = None
+    database: DatabaseSpec | None = None
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The providers of stores that it names."""
+        return () if self.database is None else (self.database.provider,)
+
+    def files(self) -> Iterator[ToolFile]:
+        """The documents."""
+        yield ToolFile("source", self.source, is_folder=True)
+
+    def secrets(self) -> Iterator[tuple[str, object]]:
+        """Those of its store."""
+        database = self.database
+        if database is None:
+            return
+        for key, value in database.options.items():
+            if names_secret(key):
+                yield f"database.{key}", value
+        if _KEY_IN_ADDRESS.search(database.connection_string or ""):
+            yield "database.connection_string", database.connection_string
+
+    def ranges(self) -> Iterator[Range]:
+        """How many passages are found."""
+        yield Range("top_k", self.top_k, 3, 20)
+
+
+class VectorstoreToolSpec(SearchToolSpec):
     """A search over documents by meaning."""
 
+    per_query = ("top_k", "min_similarity_score")
+
     type: Literal["vectorstore"]
-    source: Source
     vector_field: OneOrMore | None = None
     meta_fields: Texts | None = None
     chunk_size: Count | None = None
     chunk_overlap: Annotated[int, Field(ge=0)] | None = None
-    embedding_model: Words | None = None
     embedding_dimensions: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    database: DatabaseSpec | None = None
-    top_k: Annotated[int, Field(ge=1, le=100)] = 5
     min_similarity_score: Share | None = None
     record_path: Text | None = None
     record_prefix: str | None = None
@@ -134,11 +250,12 @@ class VectorstoreToolSpec(ToolSpec):
     delimiter: Text | None = None
 
 
-class HierarchicalDocumentToolSpec(ToolSpec):
+class HierarchicalDocumentToolSpec(SearchToolSpec):
     """A search over documents that keeps their structure: by meaning, by words, or both."""
 
+    per_query = ("search_mode", "top_k", "min_score", "rrf_k", *WEIGHTS)
+
     type: Literal["hierarchical_document"]
-    source: Source
     chunking_strategy: Literal["structure", "token"] = "structure"
     max_chunk_tokens: Annotated[int, Field(ge=100, le=2000)] = 800
     chunk_overlap: Annotated[int, Field(ge=0, le=200)] = 50
@@ -159,18 +276,27 @@ class HierarchicalDocumentToolSpec(ToolSpec):
     enable_reranking: bool = False
     reranker_model: LlmSpec | None = None
     context_model: LlmSpec | None = None
-    embedding_model: Words | None = None
-    database: DatabaseSpec | None = None
     keyword_index: KeywordIndexSpec | None = None
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The providers of stores that it names."""
+        words = () if self.keyword_index is None else (self.keyword_index.provider,)
+        return (*super().stores, *words)
+
+    def ranges(self) -> Iterator[Range]:
+        """How many passages are found, and the weight of meaning where others change with it."""
+        yield from super().ranges()
+        if self.search_mode == "hybrid" and self.keyword_weight + self.exact_weight > 0:
+            yield Range("semantic_weight", self.semantic_weight, 0.2, 0.8)
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
         """Weights that are shares of one, and a model for what needs one."""
-        names = ("semantic_weight", "keyword_weight", "exact_weight")
-        if said.get("search_mode") == "hybrid" and said.keys() >= set(names):
-            total = math.fsum(said[name] for name in names)
+        if said.get("search_mode") == "hybrid" and said.keys() >= set(WEIGHTS):
+            total = math.fsum(said[name] for name in WEIGHTS)
             if abs(total - 1) > 1e-6:
-                sum_of = " + ".join(f"{said[name]:g}" for name in names)
+                sum_of = " + ".join(f"{said[name]:g}" for name in WEIGHTS)
                 yield f"weights of a hybrid search sum to 1; {sum_of} is {total:g}"
             elif said["semantic_weight"] + said["keyword_weight"] == 0:
                 yield "a hybrid search needs `semantic_weight` or `keyword_weight`"
@@ -180,6 +306,9 @@ class HierarchicalDocumentToolSpec(ToolSpec):
 
 class McpToolSpec(ToolSpec):
     """A server of the Model Context Protocol, whose tools are offered."""
+
+    is_server = True
+    why_fixed = "a server is opened once for all candidates"
 
     type: Literal["mcp"]
     transport: Transport = "stdio"
@@ -203,6 +332,28 @@ class McpToolSpec(ToolSpec):
     """Whether what it gives back counts as passages that were found."""
     registry_name: Text | None = None
 
+    @property
+    def gives_passages(self) -> bool:
+        """As its file says."""
+        return self.is_retrieval
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments of the server."""
+        return self.args
+
+    def files(self) -> Iterator[ToolFile]:
+        """The file with its variables."""
+        if self.env_file is not None:
+            yield ToolFile("env_file", self.env_file, decides=False)
+
+    def secrets(self) -> Iterator[tuple[str, object]]:
+        """Variables and headers."""
+        for name, held in (("env", self.env), ("headers", self.headers)):
+            for key, value in (held or {}).items():
+                if names_secret(key):
+                    yield f"{name}.{key}", value
+
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
         """What a transport needs."""
@@ -216,12 +367,23 @@ class McpToolSpec(ToolSpec):
 class PromptToolSpec(ToolSpec):
     """A prompt that a model answers."""
 
+    has_template = True
+
     type: Literal["prompt"]
     template: Words | None = None
     file: Words | None = None
     parameters: Annotated[Parameters, AfterValidator(_any)]
     model: LlmSpec | None = None
     """By default the agent's own."""
+
+    @property
+    def template_file(self) -> str | None:
+        """The file of the template."""
+        return self.file
+
+    def template_text(self, read: Callable[[str], str | None]) -> str | None:
+        """The template, from the spec or from its file."""
+        return self.template if self.file is None else read(self.file)
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
@@ -231,11 +393,14 @@ class PromptToolSpec(ToolSpec):
             yield fault
 
 
-AnyToolSpec = Annotated[
-    FunctionToolSpec
-    | VectorstoreToolSpec
-    | HierarchicalDocumentToolSpec
-    | McpToolSpec
-    | PromptToolSpec,
-    Field(discriminator="type"),
-]
+TOOLS: Registry[Sequence[Tool]] = Registry(
+    "kept.tools",
+    {
+        "function": f"{_KINDS}:FunctionToolComponent",
+        "vectorstore": f"{_KINDS}:VectorstoreToolComponent",
+        "hierarchical_document": f"{_KINDS}:HierarchicalDocumentToolComponent",
+        "mcp": f"{_KINDS}:McpToolComponent",
+        "prompt": f"{_KINDS}:PromptToolComponent",
+    },
+)
+AnyToolSpec = Annotated[ToolSpec, TOOLS]

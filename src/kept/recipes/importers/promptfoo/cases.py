@@ -9,6 +9,7 @@ from math import prod
 from typing import Any, NamedTuple, cast
 
 from kept.errors import Problem, SpecError
+from kept.evaluators.scorers.assertions.component import faults_in
 from kept.evaluators.scorers.assertions.python import FILE, file_of
 from kept.evaluators.scorers.assertions.spec import AssertionSpec
 from kept.evaluators.templates.filters import TemplateFault
@@ -23,7 +24,6 @@ from kept.recipes.importers.promptfoo.prompts import (
     refuse_outside,
 )
 from kept.recipes.importers.promptfoo.read import Placed
-from kept.recipes.task.make_scorer import faults_in
 from kept.spec.source import Source, kind_of
 from kept.spec.yaml import Loc, YamlFault
 

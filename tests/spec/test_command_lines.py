@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SpecError
-from kept.recipes.task.command_lines import program_of, started_by
 from kept.recipes.task.compile import compile_task
+from kept.spec.command_lines import program_of, started_by
 from tests.recipes.task.tasks import TASK, write_task
 
 

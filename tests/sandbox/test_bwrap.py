@@ -19,7 +19,7 @@ from kept.core.artifact import Candidate
 from kept.core.case import Case
 from kept.core.rollout import Failure
 from kept.sandbox import bwrap, orphan_search, workspace
-from kept.sandbox import process as running
+from kept.sandbox import process as process_module
 from kept.sandbox.bwrap import Site, walled
 from kept.sandbox.capabilities import abilities, calls_filter
 from kept.sandbox.command import Command, Exit, Limits, View
@@ -314,7 +314,7 @@ def test_a_command_gets_the_time_to_say_goodbye(tree: Path):
 
 
 def test_the_deaf_are_killed(tree: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(running, "GRACE", 0.1)
+    monkeypatch.setattr(process_module, "GRACE", 0.1)
     started = time.monotonic()
     ended = run(Command("trap '' TERM; sleep 100", tree, 0.3, view=View(tree)))
     assert ended.timed_out
@@ -429,7 +429,7 @@ def test_somebody_without_privileges_gets_the_same_walls(
         "cat new; id -u; cat secret 2>&1; echo w > w; cat w; for n in $(seq 12); do sleep 5 & done"
     )
     command = Command(line, tree, view=view, limits=Limits(processes=8))
-    with running.Status(calls_filter(view)) as status:
+    with process_module.Status(calls_filter(view)) as status:
         words = walled(command, Site(site), status, shell(command, count=True))
         done = subprocess.run(
             words,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kept.orchestrator.run_folder.read import read_loss
-from tests.orchestrator.rundir.made import put_rows, refused
+from tests.orchestrator.run_folder.made import put_rows, refused
 
 
 def test_a_refusal_of_l0_that_was_written_twice_counts_once(tmp_path: Path):

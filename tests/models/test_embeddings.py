@@ -10,7 +10,7 @@ from kept.core.ports import Embedder
 from kept.core.rollout import Failure
 from kept.errors import SetupError
 from kept.models import embeddings
-from kept.models import endpoint as line_module
+from kept.models import endpoint as endpoint_module
 from kept.models.embeddings import HttpEmbedder, make_embedder
 from kept.models.protocol import Trouble
 from kept.models.providers import ModelConfig, Price
@@ -22,7 +22,7 @@ from tests.models.worlds import KEY, config
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_module, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(endpoint_module, "FIRST_WAIT", 0.001)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
 
 from kept.settings import child_environment
 from kept.spec.paths import near_file
@@ -65,16 +64,6 @@ def modules(line: str) -> Iterator[str]:
         elif function := _FUNCTION.fullmatch(word):
             yield function[1]
         before = word
-
-
-def cwds(said: object) -> Iterator[str]:
-    """The folders that commands are run in, wherever in a part of a spec they stand."""
-    if isinstance(said, dict):
-        for key, value in cast("dict[str, object]", said).items():
-            yield from (str(value),) if key == "cwd" else cwds(value)
-    elif isinstance(said, list | tuple):
-        for value in cast("Iterable[object]", said):
-            yield from cwds(value)
 
 
 def _split(line: str) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from kept.core.schedules.refine import Caps
 from kept.errors import SetupError
 from kept.orchestrator.run_folder.read import Refusal, read_loss, read_run
-from tests.orchestrator.rundir.made import RUN, put, put_rows, real_run, refused, synthetic_run
+from tests.orchestrator.run_folder.made import RUN, put, put_rows, real_run, refused, synthetic_run
 
 
 def test_a_real_run_is_read_whole(tmp_path: Path):

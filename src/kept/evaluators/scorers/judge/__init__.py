@@ -1,0 +1,1 @@
+"""Models as judges: what they are asked, the scorer, and its component."""
