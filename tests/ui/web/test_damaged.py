@@ -156,7 +156,7 @@ def test_a_key_inside_a_recipe_s_fact_may_be_missing_or_renamed_and_no_command_b
                 why_no_page(folder)
             spine.write_bytes(b"".join(lines))
     assert named[COMPARE] >= {"words", "here", "cases", "commits", "compared"}
-    assert named[EVALUATE] >= {"rollouts", "repeats", "limit"}
+    assert named[EVALUATE] >= {"repeats", "limit"}
     assert named[AGENT_CONFIG] >= {"max_cycles", "output"}
     assert named[REFINE] >= {"run", "gate", "artifacts"}
     assert named[AGENT_RUN] >= {"task", "output"}
