@@ -4,9 +4,17 @@ import random
 from pathlib import Path
 
 from kept.core.artifact import Candidate
-from kept.core.budget import Spend, StopReason
+from kept.core.budget import Budget, Spend, StopReason
 from kept.core.edit import EditReport, Write
-from kept.core.event import Proposed, RunStarted, RunStopped, StepClosed, StepOpened
+from kept.core.event import (
+    Proposed,
+    RunSettings,
+    RunStarted,
+    RunStopped,
+    SpecSettings,
+    StepClosed,
+    StepOpened,
+)
 from kept.core.objective import Objective
 from kept.core.proposal import Proposal, Turn
 from kept.core.rollout import Job, Pair, Purpose, TraceItem, Usage
@@ -27,12 +35,11 @@ def make_run(folder: Path, steps: int, each: int) -> None:
     journal.save(seed)
     journal.append(
         RunStarted(
-            run_id=folder.name, recipe="artifact", seed=seed.id, inputs={}, version="bench",
-            facts={
-                "metric": "score", "direction": "maximize", "gate": "race", "spec": "task.yaml",
-                "cases": {"train": 20, "holdout": CASES, "test": 0},
-                "budget": {"max_rollouts": steps * each},
-            },
+            run_id=folder.name, recipe="task", seed=seed.id, inputs={}, version="bench",
+            settings=RunSettings(
+                gate="race", cases={"train": 20, "holdout": CASES, "test": 0},
+                budget=Budget(max_rollouts=steps * each), spec=SpecSettings(path="task.yaml"),
+            ),
             t=STARTED,
         )
     )  # fmt: skip

@@ -192,7 +192,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     from kept.core.budget import Budget
     from kept.core.forecast import enough_steps
     from kept.core.objective import Objective
-    from kept.core.plan import Plan
+    from kept.core.plan import FUNCTION, Plan
     from kept.errors import SetupError
     from kept.gates.seed_rules import Strict
     from kept.recipes.function import compile as recipe
@@ -213,7 +213,7 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     seed = Candidate(recipe.artifact_texts(artifact))
     runner, scorer = recipe.make_runner(evaluate, seed, metric, workers, timeout)
     plan = Plan(
-        recipe="function",
+        recipe=FUNCTION,
         seed=seed,
         rules=Rules({path: Artifact(path) for path in seed.texts}),
         cases=case_set,
@@ -331,10 +331,11 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     from kept.core.plan import COMPARE, Plan
     from kept.core.schedules.round_robin import RoundRobin
     from kept.gates.seed_rules import Strict
-    from kept.recipes.compare.compile import Wanted, as_comparison, check_texts, doubts
+    from kept.recipes.compare.compile import as_comparison, check_texts, doubts
+    from kept.recipes.compare.request import Comparing
     from kept.recipes.function import compile as recipe
     from kept.recipes.function.validate import challengers_of, check_comparison
-    from kept.run import is_comparison
+    from kept.run import asked_for
     from kept.run_sync import run_comparison
     from kept.store.home import Home
 
@@ -365,11 +366,11 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
             "least or passes": f"{least} {passes}",
         },
     )
-    wanted = Wanted(len(others), passes, least, more="kept.Budget(max_rollouts={})")
-    plan = as_comparison(plan, versions, wanted, {})
+    asked = Comparing(passes=passes, least=least)
+    plan = as_comparison(plan, versions, asked, "kept.Budget(max_rollouts={})")
     where = Home(Path(home)) if home else Home.find(Path.cwd())
     doubted = recipe.warned(doubts(plan, versions[1:]))
-    resume = where.find_run(resume, is_comparison).name if resume == "last" else resume
+    resume = where.find_run(resume, asked_for(Comparing)).name if resume == "last" else resume
     ended = run_comparison(plan, where, resume, tuple(sinks))
     return replace(ended, warnings=(*doubted, *ended.warnings))
 

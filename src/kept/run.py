@@ -1,29 +1,30 @@
 """Starting a run and going on with one: a plan, a folder, and the loop between them."""
 
 import asyncio
-import shlex
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from kept._version import __version__
 from kept.core.artifact import Candidate
 from kept.core.budget import Budget
-from kept.core.event import RECORDS, RunResumed, RunStarted
-from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, SUITE, Plan
+from kept.core.event import RECORDS, RunResumed, RunSettings, RunStarted
+from kept.core.plan import Plan
 from kept.core.ports import Clock, Sink
 from kept.core.state import State, advance
 from kept.engine.loop import Loop
 from kept.engine.stop import SystemClock, stop_signals
 from kept.errors import JournalError, SetupError
-from kept.settings import program
+from kept.recipes.base import Request, command_line
+from kept.recipes.registry import recipe_named
 from kept.store.candidate_files import BestFolder
+from kept.store.codec import document_of
 from kept.store.home import Home
 from kept.store.journal import RunJournal
 from kept.store.jsonl import never_began, read_events
-from kept.store.reader import HOME, Past, Run, fold_run
+from kept.store.reader import Past, Run, fold_run
 
 ARTIFACTS = "artifacts"
 """What a run begins from, among its inputs."""
@@ -97,13 +98,21 @@ async def _session(plan: Plan, place: Home | Path, watch: Watch) -> Ended:
                 recipe=plan.recipe,
                 seed=plan.seed.id,
                 inputs=inputs,
-                facts={**facts_of(plan), HOME: str(place.path.resolve())},
+                settings=settings_of(plan, str(place.path.resolve())),
+                request=document_of(plan.request),
+                facts=document_of(plan.facts),
                 version=__version__,
                 t=now,
             )
         else:
             past = _past(plan, journal)
-            event = RunResumed(version=__version__, facts=facts_of(plan), t=watch.clock.time())
+            event = RunResumed(
+                settings=settings_of(plan),
+                request=document_of(plan.request),
+                facts=document_of(plan.facts),
+                version=__version__,
+                t=watch.clock.time(),
+            )
         # before the first event, or a signal could come when nothing hears it; the loop that
         # `interrupt` stops is there before this coroutine gives way
         numbers = stop_signals() if watch.signals else ()
@@ -146,7 +155,9 @@ def _past(plan: Plan, journal: RunJournal) -> Past:
     now = inputs_of(plan)
     if (former := plan.cases.former_fingerprint()) == started.inputs.get("cases"):
         now["cases"] = former
-    check_drift(started.inputs, now, folder.name, start_command(plan.facts), files)
+    recipe = recipe_named(plan.recipe)
+    anew = command_line(recipe, plan.spec, plan.request) if plan.request else ""
+    check_drift(started.inputs, now, folder.name, anew, files)
     check_budget(past.state, plan.budget, folder.name)
     return past
 
@@ -154,37 +165,23 @@ def _past(plan: Plan, journal: RunJournal) -> Past:
 def gate_of(folder: Path) -> str:
     """The gate that a run began with, by its name; empty where nothing says."""
     started = _started(folder)
-    return str(started.facts.get("gate", "")) if started else ""
+    return started.settings.gate if started else ""
 
 
-def is_comparison(folder: Path) -> bool:
-    """Whether a run compares texts, and keeps none."""
-    started = _started(folder)
-    return started is not None and started.recipe == COMPARE
+def asked_for(*kinds: type[Request]) -> Callable[[Path], bool]:
+    """A test for runs whose request is of one of these kinds."""
 
+    def is_asked(folder: Path) -> bool:
+        started = _started(folder)
+        return started is not None and issubclass(recipe_named(started.recipe).request, kinds)
 
-def is_training(folder: Path) -> bool:
-    """Whether a run trains a skill."""
-    started = _started(folder)
-    return started is not None and started.recipe == SKILL
+    return is_asked
 
 
 def may_keep(folder: Path) -> bool:
     """Whether a run has a best that it may have found."""
     started = _started(folder)
-    return started is None or started.recipe not in (COMPARE, EVAL, AGENT_RUN)
-
-
-def is_agent(folder: Path) -> bool:
-    """Whether a run is one of an agent that does a task."""
-    started = _started(folder)
-    return started is not None and started.recipe == AGENT_RUN
-
-
-def is_sweep(folder: Path) -> bool:
-    """Whether a run measures, and changes nothing."""
-    started = _started(folder)
-    return started is not None and started.recipe == EVAL
+    return started is None or recipe_named(started.recipe).keeps
 
 
 def _started(folder: Path) -> RunStarted | None:
@@ -228,8 +225,6 @@ def check_drift(
 
 def check_budget(state: State, budget: Budget, run: str) -> None:
     """Refuse a limit that is lowered to what a run has used: it would only rewrite its ending."""
-    fact = state.started.facts.get("budget") if state.started else None
-    before = cast("Mapping[str, float | None]", fact if isinstance(fact, Mapping) else {})
     used = {
         "max_iterations": state.next_step,
         "max_failures": state.crashes,
@@ -239,7 +234,7 @@ def check_budget(state: State, budget: Budget, run: str) -> None:
         "max_rollouts_usd": state.spend.usd - state.spend.proposing_usd,
     }
     for name, limit in asdict(budget).items():
-        old = before.get(name)
+        old = getattr(state.settings.budget, name)
         if limit is not None and limit <= used[name] and (old is None or limit < old):
             raise SetupError(
                 f"run {run} has used up a `{name}` of {limit:g} already: {used[name]:g}",
@@ -247,81 +242,37 @@ def check_budget(state: State, budget: Budget, run: str) -> None:
             )
 
 
-_FLAGS = {"output": "output_dir"}
-"""Options of a command that are called otherwise than what they say is kept as."""
-
-
-def start_command(facts: Mapping[str, object]) -> str:
-    """The command line that starts another run of the same spec; empty for a run without one."""
-    spec = facts.get("spec")
-    if not spec:
-        return ""
-    path, here = Path(str(spec)), Path.cwd()
-    name = str(path.relative_to(here) if path.is_relative_to(here) else path)
-    if target := cast("dict[str, Any]", facts.get(REFINE) or {}).get("target"):
-        name = f"--target={target}"
-    words = [program(), "optimize", name]
-    if compared := cast("dict[str, Any]", facts.get(COMPARE)):
-        words = [program(), "compare", *compared["words"], "--task", name]
-        words += _flags(compared, ("cases", "passes", "least"))
-        words += ["--plan"] if compared["plan"] else []
-    if facts.get(SKILL):
-        given = cast("list[str]", facts.get("set") or [])
-        words = [program(), "train", "--config", name]
-        return shlex.join([*words, *(("--cfg-options", *given) if given else ())])
-    if swept := cast("dict[str, Any]", facts.get(EVAL)):
-        words = [program(), "eval", name]
-        for option, usual in (("repeats", 1), ("limit", None), ("filter", ""), ("split", "")):
-            given = swept["wanted"].get(option, usual)
-            words += [f"--{option}", str(given)] if given != usual else []
-    if tuned := cast("dict[str, Any]", facts.get(COORDINATE)):
-        # unpriced models are allowed by this command, and need no flag
-        given = {k: v for k, v in tuned.items() if k != "allow_unpriced"}
-        words = [program(), "test", "optimize", name, *_flags(given, list(given))]
-    if REFINE in facts:
-        words = [program(), "refine", name]
-    if suite := cast("dict[str, Any]", facts.get(SUITE)):
-        words = [program(), "agent", "optimize", name]
-        words += _flags(suite, ("epochs", "target"))
-    # of what was not written down only the names are known
-    hidden = [f"{key}=…" for key in cast("list[str]", facts.get("set_again") or [])]
-    for given in (*cast("list[str]", facts.get("set") or []), *hidden):
-        words += ["--set", given]
-    return shlex.join(words)
-
-
-def _flags(given: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """The options that were given, as they are typed."""
-    typed = {name: f"--{_FLAGS.get(name, name).replace('_', '-')}" for name in names}
-    return [word for name in names if given[name] for word in (typed[name], str(given[name]))]
-
-
 def inputs_of(plan: Plan) -> dict[str, str]:
     """Hashes of what a run's outcome depends on, by name."""
     return {ARTIFACTS: plan.seed.id, "cases": plan.cases.fingerprint(), **plan.inputs}
 
 
-def facts_of(plan: Plan) -> dict[str, object]:
-    """What a reader of the journal wants to know of the plan."""
+def settings_of(plan: Plan, home: str = "") -> RunSettings:
+    """What a journal has of every plan."""
     cases = plan.cases
     counts = {"train": len(cases.train), "holdout": len(cases.holdout), "test": len(cases.test)}
-    return {
-        "metric": plan.objective.metric,
-        "direction": plan.objective.direction,
-        "gate": plan.gate.name,
-        "guards": [guard.name for guard in plan.guards],
-        "proposers": [proposer.name for proposer in plan.proposers],
-        "cases": "none" if cases.implicit else counts,
-        "budget": asdict(plan.budget),
-        "width": plan.width,
-        "workers": plan.workers,
-        "random_seed": plan.random_seed,
-        "constraints": [asdict(constraint) for constraint in plan.objective.constraints],
-        "tie_breakers": [f"{t.prefer} {t.metric}" for t in plan.objective.tie_breakers],
-        "tie_tolerance": plan.objective.tie_tolerance,
-        "stages": dict(RECORDS),
-        **plan.facts,
-    }
+    return RunSettings(
+        metric=plan.objective.metric,
+        direction=plan.objective.direction,
+        gate=plan.gate.name,
+        not_race=plan.not_race,
+        gate_why=plan.gate_why,
+        guards=tuple(guard.name for guard in plan.guards),
+        proposers=tuple(proposer.name for proposer in plan.proposers),
+        cases=None if cases.implicit else counts,
+        sampled=plan.sampled,
+        budget=plan.budget,
+        width=plan.width,
+        workers=plan.workers,
+        random_seed=plan.random_seed,
+        constraints=plan.objective.constraints,
+        tie_breakers=tuple(f"{t.prefer} {t.metric}" for t in plan.objective.tie_breakers),
+        tie_tolerance=plan.objective.tie_tolerance,
+        seed_value=plan.seed_value,
+        stages=dict(RECORDS),
+        home=home,
+        spec=plan.spec,
+    )
 
 
 def read_run(path: str | Path) -> Run:

@@ -12,7 +12,7 @@ from kept.api import Compared, Result
 from kept.core.budget import StopReason
 from kept.core.case import find_overlaps, overlap_words
 from kept.core.objective import unusable
-from kept.core.plan import WHY_NOT_RACE, Plan
+from kept.core.plan import Plan
 from kept.core.ports import Proposer, Sink
 from kept.core.schedules.round_robin import OF_THE_RUN
 from kept.core.state import State
@@ -45,7 +45,7 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
 def _warnings(plan: Plan, run: Run, figures: Summary) -> Iterator[str]:
     """What the figures of a run hide."""
     state = run.state
-    why = str(plan.facts.get(WHY_NOT_RACE, ""))
+    why = plan.not_race
     if why and isinstance(plan.gate, Strict) and state.keeps:
         yield (
             f"no race was held ({why}), so each candidate was looked at once: where answers vary,"

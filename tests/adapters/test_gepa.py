@@ -410,7 +410,7 @@ def test_a_train_set_alone_is_shared_out_so_that_what_was_seen_decides_nothing(t
         )
         started = result.run.state.started
         assert started is not None
-        assert started.facts["cases"] == {"train": 12, "holdout": 20, "test": 8}
+        assert started.settings.cases == {"train": 12, "holdout": 20, "test": 8}
 
 
 def test_what_the_arguments_do_not_mean_here_is_refused_by_name(tmp_path: Path):
@@ -595,4 +595,4 @@ def test_a_loader_is_read_to_its_end(tmp_path: Path):
         home=tmp_path,
     )
     assert result.run.state.started is not None
-    assert result.run.state.started.facts["cases"] == {"train": 12, "holdout": 20, "test": 0}
+    assert result.run.state.started.settings.cases == {"train": 12, "holdout": 20, "test": 0}

@@ -76,7 +76,7 @@ def test_of_good_useless_and_harmful_prompts_the_good_one_is_promoted(
     assert capfd.readouterr() == ("", "")
     started = result.state.started
     assert started is not None
-    assert started.facts["cases"] == {"train": 18, "holdout": 30, "test": 12}
+    assert started.settings.cases == {"train": 18, "holdout": 30, "test": 12}
     assert result.spend.calls == result.spend.rollouts
     assert result.spend.tokens_in == 10 * result.spend.calls
 

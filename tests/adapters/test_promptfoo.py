@@ -178,7 +178,7 @@ def test_the_measure_may_be_whether_whole_tests_pass(config: Path, tmp_path: Pat
         config, home=tmp_path, metric="pass", gate="strict", budget=kept.Budget(max_iterations=1)
     )
     assert result.state.started is not None
-    assert result.state.started.facts["metric"] == "pass"
+    assert result.state.started.settings.metric == "pass"
 
 
 def test_an_outage_is_no_answer_and_no_prompts_fault(config: Path, tmp_path: Path):

@@ -72,7 +72,7 @@ def test_what_passes_more_tests_is_kept_and_the_folder_stays_as_it_is(tmp_path: 
     assert all(o.failure is not None for o in outcomes(result, broken))
     started = result.state.started
     assert started is not None
-    assert started.facts["cases"] == {"train": 2, "holdout": 3, "test": 1}
+    assert started.settings.cases == {"train": 2, "holdout": 3, "test": 1}
 
 
 def test_ways_not_to_be_tested_are_no_ways_to_pass(tmp_path: Path):

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from kept.core.budget import Spend, StopReason
+from kept.core.budget import Budget, Spend, StopReason
 from kept.core.edit import Append
 from kept.core.event import (
     Event,
     Proposed,
     RunResumed,
+    RunSettings,
     RunStarted,
     RunStopped,
     StepClosed,
@@ -29,10 +30,13 @@ EDIT = Proposal((Append("text", "x"),))
 
 
 def started(t: float = 0.0) -> RunStarted:
-    facts = {"gate": "strict", "budget": 1}
     return RunStarted(
-        run_id="run", recipe="test", seed="seed", inputs={}, facts=facts, version="0", t=t
+        run_id="run", recipe="test", seed="seed", inputs={}, settings=limited(1), version="0", t=t
     )
+
+
+def limited(rollouts: int) -> RunSettings:
+    return RunSettings(gate="strict", budget=Budget(max_rollouts=rollouts), home="here")
 
 
 def opened(step: int, incumbent: str = "seed", proposer: str = "a") -> StepOpened:
@@ -103,8 +107,7 @@ def test_an_event_that_cannot_follow_is_refused(events: list[Event], problem: st
 def test_a_new_run_stands_on_its_seed():
     state = fold([started()])
     assert (state.seed, state.incumbent, state.best, state.best_step) == ("seed",) * 3 + (None,)
-    assert state.fact("gate") == "strict"
-    assert state.fact("nothing") == ""
+    assert state.settings.gate == "strict"
 
 
 def test_a_keep_moves_the_incumbent_and_the_open_steps_with_it():
@@ -214,9 +217,12 @@ def test_a_clock_that_was_set_back_takes_no_time_away():
     assert fold([started(100.0), stop]).elapsed == 0.0
 
 
-def test_a_resume_may_bring_newer_facts():
-    state = fold([started(), RunResumed(version="1", facts={"budget": 2}, t=0.0)])
-    assert (state.fact("budget"), state.fact("gate")) == ("2", "strict")
+def test_a_resume_may_bring_newer_settings_and_keeps_the_home_of_the_run():
+    newer = replace(limited(2), home="")
+    state = fold([started(), RunResumed(version="1", settings=newer, facts={"a": 1}, t=0.0)])
+    assert state.settings == limited(2)
+    assert state.started is not None and state.started.facts == {"a": 1}
+    assert fold([started(), RunResumed(version="1", t=0.0)]).settings == limited(1)
 
 
 def test_folding_goes_on_from_a_state_as_from_the_start():
@@ -308,7 +314,7 @@ def test_a_step_that_was_given_up_keeps_its_level_where_its_race_may_have_looked
     """It closes without a candidate and without tallies, whatever was read before."""
     unpaid = closed(0, Verdict("skip", "given up: all used", "unaffordable"))
     assert unpaid.candidate is None and not unpaid.evaluations
-    more = RunResumed(facts={"budget": 2}, version="0", t=9.0)
+    more = RunResumed(settings=limited(2), version="0", t=9.0)
     state = fold([started(), alone(0), proposed(0), unpaid, more, alone(1)])
     assert state.open[0].ledger.tests == 1, "the first level is not used twice"
     unasked = fold([started(), alone(0), unpaid, more, alone(1)])
@@ -337,9 +343,9 @@ def test_what_ran_out_when_a_step_was_given_up_is_known_until_there_is_more():
     event = replace(closed(0, UNPAID), given_up=reason)
     assert gave_up(event).given_up == reason
     assert gave_up(event, *one_step(1)).given_up == reason, "the end goes on"
-    same = RunResumed(facts={"budget": 1}, version="0", t=9.0)
+    same = RunResumed(settings=limited(1), version="0", t=9.0)
     assert gave_up(event, same).given_up == reason
-    assert gave_up(event, replace(same, facts={"budget": 2})).given_up is None
+    assert gave_up(event, replace(same, settings=limited(2))).given_up is None
 
 
 def test_a_journal_that_told_by_a_number_what_ran_out_says_the_same():

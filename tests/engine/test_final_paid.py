@@ -1,7 +1,6 @@
 """A final whose rollouts have no known price: it is held by a likely one, and fits the money."""
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pytest
@@ -15,6 +14,7 @@ from kept.core.rollout import Usage
 from kept.core.state import State
 from kept.gates.race import Race
 from kept.proposers.variants import Variant, Variants
+from kept.recipes.base import Charge, Facts
 from kept.recipes.race_choice import with_race
 from kept.testing import MemoryJournal, sit, small_plan
 from tests.engine.test_final import RATES, chance
@@ -65,11 +65,11 @@ def plan_of(
     runner: Priced,
     texts: tuple[str, ...] = TEXTS,
     gate: Race | None = None,
-    facts: Mapping[str, object] | None = None,
+    facts: Facts | None = None,
 ) -> Plan:
     variants = Variants(tuple(Variant({"text": text}, text) for text in texts))
     plan = replace(small_plan(runner, variants), seed=kept.Candidate({"text": "seed"}))
-    plan = replace(plan, facts=facts or {})
+    plan = replace(plan, facts=facts)
     budget = kept.Budget(max_usd=usd)
     return with_race(replace(plan, cases=CASES, gate=gate or Race(), budget=budget, width=2))
 
@@ -96,7 +96,8 @@ def test_without_a_likely_price_there_is_no_final():
 
 
 def test_where_a_judge_is_paid_as_well_a_final_needs_more_money():
-    judged = {"charges": [{"by": "runner"}, {"by": "scorer"}]}
+    charges = (Charge("runner", "m", True), Charge("scorer", "m", True))
+    judged = Facts(charges=charges)
     assert final_of(plan_of(400.0, Priced(), facts=judged)) == (4, (1, 2, 4, 8))
     assert final_of(plan_of(30.0, Priced(), facts=judged))[0] == 0
     assert final_of(plan_of(30.0, Priced()))[0] == 4

@@ -134,7 +134,7 @@ def test_the_gate_is_a_race_where_one_can_be_held(
         home=tmp_path,
     )
     with kept.read_run(result.folder) as run:
-        assert run.state.fact("gate") == gate
+        assert run.state.settings.gate == gate
 
 
 def test_a_run_that_goes_on_has_the_gate_that_it_began_with(tmp_path: Path):
@@ -156,7 +156,7 @@ def test_a_run_that_goes_on_has_the_gate_that_it_began_with(tmp_path: Path):
 
     sit(100, None)
     went_on = sit(2000, "last")
-    assert went_on.state.fact("gate") == "strict", "2000 would be enough for a race"
+    assert went_on.state.settings.gate == "strict", "2000 would be enough for a race"
     assert went_on.spend.rollouts <= 100
     with pytest.raises(kept.KeptError, match="gate"):
         sit(2000, "last", gate="race")

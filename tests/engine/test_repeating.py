@@ -43,7 +43,7 @@ TEXTS = {"seed": 0.5, "worse": 0.4, "better": 0.7, "tied": 0.7, "best": 0.9, "la
 def test_where_runs_agree_every_verdict_is_that_of_strict(tmp_path: Path):
     repeats = run(tmp_path / "a", TEXTS)
     strict = run(tmp_path / "b", TEXTS, gate="strict")
-    assert repeats.state.fact("gate") == "repeats"
+    assert repeats.state.settings.gate == "repeats"
     told = [[step.verdict for step in one.state.history] for one in (repeats, strict)]
     assert told[0] == told[1]
     assert repeats.best.text == strict.best.text == "best"
@@ -75,13 +75,13 @@ def test_a_gain_beyond_the_noise_is_kept_and_said_to_be_so(tmp_path: Path):
 )
 def test_a_budget_that_cannot_pay_for_a_race_is_strict(rollouts: int, gate: str, tmp_path: Path):
     result = run(tmp_path, TEXTS, budget=kept.Budget(max_rollouts=rollouts))
-    assert result.state.fact("gate") == gate
+    assert result.state.settings.gate == gate
     assert result.best.text == "best"
 
 
 def test_it_can_be_named_where_there_are_no_cases(tmp_path: Path):
     result = run(tmp_path, TEXTS, gate="repeats")
-    assert result.state.fact("gate") == "repeats"
+    assert result.state.settings.gate == "repeats"
     assert result.best.text == "best"
     with pytest.raises(kept.SetupError, match="the gate `repeats` is for a run without cases"):
         run(tmp_path, TEXTS, gate="repeats", cases=range(40))

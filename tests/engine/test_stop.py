@@ -107,7 +107,7 @@ def test_a_seed_that_nothing_was_compared_with_is_no_error(tmp_path: Path):
 
 
 def test_only_what_cut_a_run_short_stays_the_reason():
-    start = RunStarted(run_id="r", recipe="x", seed="s", inputs={}, facts={}, version="0", t=0.0)
+    start = RunStarted(run_id="r", recipe="x", seed="s", inputs={}, version="0", t=0.0)
     crash = Outcome(failure=Failure("crash", "candidate", "exit 1"))
     seed = summarize("s", "decide", [(Pair("a", 0), crash)], Objective())
     state = fold([start])._replace(evaluations={"s": (seed,)})

@@ -44,12 +44,10 @@ class Ran:
         path = os.pathsep.join((str(Path(sys.executable).parent), os.defpath))
         env = {"PATH": path, "KEPT_OUTPUT": str(output)}
         said = ""
-        started = self.run.state.started
-        assert started is not None
-        for part in ("runner", "scorer"):
-            command: Any = started.facts[part]
+        spec = self.run.settings.spec
+        for part in (spec.runner, spec.scorer):
             said = subprocess.run(
-                command["command"], shell=True, cwd=tree, env=env, check=True, capture_output=True
+                str(part["command"]), shell=True, cwd=tree, env=env, check=True, capture_output=True
             ).stdout.decode()
         printed = json.loads(said)
         return {**printed.get("metrics", {}), **printed}

@@ -63,8 +63,8 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def test_every_key_of_the_seeds_example_reaches_the_plan(task: Path):
     plan = compile_task(task, [VARIANTS]).plan
-    assert plan.facts["id"] == "skill-quality"
-    assert plan.facts["description"] == "Optimize a skill markdown file against a rubric."
+    assert plan.spec.id == "skill-quality"
+    assert plan.spec.description == "Optimize a skill markdown file against a rubric."
     assert list(plan.rules.artifacts) == ["skills/writing/SKILL.md"]
     assert (plan.rules.max_files, plan.rules.max_changed_lines) == (2, 120)
     assert plan.objective.constraints == (

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SetupError, SpecError
-from kept.recipes.registry import compile_spec, find_spec, kind_words
+from kept.recipes.registry import compile_spec, find_spec, recipe_of
 from tests.recipes.task.tasks import TASK, write_task
 
 
@@ -12,12 +12,12 @@ def test_a_task_is_found_by_its_file_or_its_folder(tmp_path: Path):
     path = write_task(tmp_path)
     by_file, by_folder = compile_spec(path).plan, compile_spec(tmp_path).plan
     assert by_file.facts == by_folder.facts
-    assert by_file.recipe == "artifact"
+    assert by_file.recipe == "task"
 
 
 def test_a_task_may_have_another_name(tmp_path: Path):
     path = write_task(tmp_path).rename(tmp_path / "short.yml")
-    assert compile_spec(path).plan.facts["spec"] == str(path)
+    assert compile_spec(path).plan.spec.path == str(path)
 
 
 def test_overrides_reach_the_task(tmp_path: Path):
@@ -42,23 +42,24 @@ def test_what_is_no_spec_is_refused_with_what_it_is_not(name: str, words: str, t
 
 
 @pytest.mark.parametrize(
-    ("name", "keys", "words"),
+    ("name", "keys", "kind"),
     [
-        ("task.yaml", "artifacts: {include: [a.md]}", "a task"),
-        ("agent.yaml", "name: a\nmodel: m\ninstructions: {inline: x}\n", "an agent config"),
-        ("skill.yaml", "train: {num_epochs: 2}", "a skill config"),
-        ("skill.yaml", "model: {}\nenv: {name: searchqa}", "a skill config"),
-        ("suite.yaml", "tasks: []", "a suite of agent tasks"),
+        ("task.yaml", "artifacts: {include: [a.md]}", "task"),
+        ("agent.yaml", "name: a\nmodel: m\ninstructions: {inline: x}\n", "agent_config"),
+        ("skill.yaml", "train: {num_epochs: 2}", "skill"),
+        ("skill.yaml", "model: {}\nenv: {name: searchqa}", "skill"),
+        ("suite.yaml", "tasks: []", "suite"),
         ("other.yaml", "prompts: [a]", None),
     ],
 )
-def test_a_spec_is_called_by_its_kind(
-    name: str, keys: str, words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_spec_means_one_recipe_by_its_keys(
+    name: str, keys: str, kind: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
     Path(name).write_text(keys)
-    assert kind_words(Path(name)) == (f"{name} is {words}" if words else None)
-    if words:
+    recipe = recipe_of(Path(name))
+    assert (recipe.name if recipe else None) == kind
+    if kind:
         assert find_spec(Path()) == Path(name), "a folder with one is that one"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kept.recipes.task.compile import compile_task
-from kept.results.summary import scorer_words, scoring_functions
+from kept.results.summary import Scoring, scorer_words, scoring_functions
 from kept.run import start
 from kept.store.home import Home
 from kept.store.reader import Run
@@ -33,11 +33,11 @@ BOTH = {
             "style (rules: lacks, tokens)",
             ["graders:distinct"],
         ),
-        (None, "", []),
+        ({}, "", []),
         ({"type": "unheard of"}, "", []),
     ],
 )
-def test_a_scorer_in_words(fact: object, words: str, functions: list[str]):
+def test_a_scorer_in_words(fact: Scoring, words: str, functions: list[str]):
     assert scorer_words(fact) == words
     assert list(scoring_functions(fact)) == functions
 

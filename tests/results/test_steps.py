@@ -71,8 +71,7 @@ def test_what_was_never_run_has_stages_that_were_not_reached(tmp_path: Path):
 
 def test_every_stage_has_its_records_in_the_journal(tmp_path: Path):
     run = make_run(tmp_path)
-    named = run.state.started.facts["stages"] if run.state.started else None
-    assert named == RECORDS
+    assert run.settings.stages == RECORDS
     kinds = {event.kind for event in run.events} | {"rollout", "call"}
     assert set(RECORDS.values()) <= kinds
     run.close()

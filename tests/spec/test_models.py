@@ -9,7 +9,7 @@ from kept.models.cache import CachedModel
 from kept.models.client import HttpModel
 from kept.models.providers import ModelConfig, Price
 from kept.models.roles import ROLES, connect_role, is_kept
-from kept.recipes.base import Compiled
+from kept.recipes.base import Compiled, plan_facts
 from kept.recipes.task.compile import compile_task
 from kept.recipes.task.models import configs
 from kept.spec.shared_sections import ModelsSpec, open_address
@@ -139,10 +139,10 @@ def test_kept_model_is_the_optimizer_unless_the_task_names_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("KEPT_MODEL", "anthropic/claude-sonnet-4-5")
-    facts = compiled(tmp_path, "{}").plan.facts["models"]
-    assert facts == {"optimizer": {"model": "anthropic/claude-sonnet-4-5", "cache": True}}
-    facts = compiled(tmp_path, "{optimizer: openai/gpt-5-mini}").plan.facts["models"]
-    assert facts == {"optimizer": {"model": "openai/gpt-5-mini", "cache": True}}
+    facts = plan_facts(compiled(tmp_path, "{}").plan)
+    assert facts.models == {"optimizer": {"model": "anthropic/claude-sonnet-4-5", "cache": True}}
+    facts = plan_facts(compiled(tmp_path, "{optimizer: openai/gpt-5-mini}").plan)
+    assert facts.models == {"optimizer": {"model": "openai/gpt-5-mini", "cache": True}}
 
 
 def test_a_kept_model_that_names_none_is_a_warning_where_nobody_needs_it(

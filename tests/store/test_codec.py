@@ -34,13 +34,19 @@ def test_every_kind_of_outcome_comes_back_equal(outcome: codec.Outcome):
     assert (line.step, *line.entry()) == (3, job("candidate"), outcome)
 
 
-def test_what_users_put_into_facts_is_written_somehow(tmp_path: object):
+def test_what_a_recipe_puts_into_facts_is_written_somehow(tmp_path: object):
     event = RunStarted(
         run_id="r", recipe="r", seed="s", inputs={}, facts={"path": tmp_path}, version="0", t=0.0
     )
     back = codec.decode_event(codec.encode(event))
     assert isinstance(back, RunStarted)
     assert back.facts == {"path": str(tmp_path)}
+
+
+def test_a_journal_of_an_older_version_is_refused_with_what_to_do():
+    line = changed("run_started", schema=SCHEMA - 1)
+    with pytest.raises(ValueError, match=r"older kept .* start it again"):
+        codec.decode_event(line)
 
 
 def changed(kind: str, **fields: object) -> bytes:

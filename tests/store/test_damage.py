@@ -13,22 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept.core.event import RunStarted
+from kept.core.event import RunSettings, RunStarted
 from kept.core.llm import ModelReply
-from kept.core.plan import EVAL
+from kept.core.plan import SKILL
 from kept.core.state import State
 from kept.errors import JournalError, KeptError, RunError
+from kept.recipes.evaluate.request import Evaluation, Wanted
 from kept.results.diffs import best_diff
 from kept.results.steps import step_detail
 from kept.results.summary import summary
 from kept.run import resume, start
 from kept.sandbox.capabilities import abilities
+from kept.store.codec import document_of
 from kept.store.home import Home
 from kept.store.journal import RunJournal
-from kept.store.jsonl import never_began
+from kept.store.jsonl import decoded, never_began
 from kept.store.reader import Run
 from kept.store.run_index import RunIndex
-from kept.store.schema import check_facts
 from kept.ui.report.json import as_json
 from kept.ui.report.markdown import markdown
 from kept.ui.report.step import step_json
@@ -139,7 +140,7 @@ def check_place(told: str, damage: Damage) -> None:
     assert int(found[1]) >= damage.line, f"{damage}: {told}"
 
 
-FACTS = {
+SETTINGS = {
     "direction": 7,
     "proposers": "editor",
     "budget": [14],
@@ -147,18 +148,18 @@ FACTS = {
 }
 
 
-@pytest.mark.parametrize("name", FACTS)
-def test_a_fact_of_another_kind_is_named_by_its_line_and_its_path(
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_of_another_kind_is_named_by_its_line_and_its_path(
     name: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder = restored(whole, tmp_path / ".kept" / "runs" / whole.name)
     monkeypatch.chdir(tmp_path)
     lines = lines_of(folder / "journal.jsonl")
     first: dict[str, Any] = json.loads(lines[0])
-    first["facts"][name] = FACTS[name]
+    first["settings"][name] = SETTINGS[name]
     lines[0] = json.dumps(first).encode() + b"\n"
     (folder / "journal.jsonl").write_bytes(resealed(lines))
-    place = rf"journal\.jsonl:1: not a record of this journal \(`facts\.{name}.*`: "
+    place = rf"journal\.jsonl:1: not a record of this journal \(.*`\$\.settings\.{name}.*`\)"
     for words in ("show", "report", "diff", "resume"):
         called = kept(words)
         assert (called.code, called.stdout) == (2, ""), words
@@ -330,20 +331,41 @@ def test_a_refinement_whose_iterations_cannot_be_read_is_listed_as_unreadable(tm
 
 def test_what_could_not_be_read_back_is_not_written(tmp_path: Path):
     journal = RunJournal(tmp_path)
+    bad = RunSettings(width="wide")  # pyright: ignore[reportArgumentType] # what a program may do
     event = RunStarted(
-        run_id="r", recipe="x", seed="s", inputs={}, facts={"proposers": 7}, version="0", t=1.0
+        run_id="r", recipe="x", seed="s", inputs={}, settings=bad, version="0", t=1.0
     )
-    with pytest.raises(RunError, match=r"cannot be written down: `facts\.proposers`"):
+    with pytest.raises(RunError, match=r"cannot be written down: .*`\$\.settings\.width`"):
         journal.append(event)
     journal.close()
     assert (tmp_path / "journal.jsonl").read_bytes() == b""
 
 
-def test_the_facts_of_a_measured_skill_without_its_folder_are_refused():
-    facts: dict[str, object] = {EVAL: {"asked": 1, "wanted": {}, "kind": "skill"}}
-    check_facts({**facts, "folder": "/somewhere"}, EVAL)
-    with pytest.raises(ValueError, match=r"`facts\.folder` is missing"):
-        check_facts(facts, EVAL)
+def test_a_request_has_all_keys_of_its_type_and_no_others():
+    asked = document_of(Evaluation(of=SKILL, wanted=Wanted(limit=3), folder="/somewhere"))
+    assert decoded(asked, Evaluation, "request").wanted.limit == 3
+    without = {name: value for name, value in asked.items() if name != "folder"}
+    with pytest.raises(JournalError, match=r"journal\.jsonl:1: .*`request\.folder` is missing"):
+        decoded(without, Evaluation, "request")
+    renamed = {**asked, "wanted": {**document_of(Wanted()), "most": 3}}
+    with pytest.raises(JournalError, match=r"`request\.wanted\.most` is no key that is known"):
+        decoded(renamed, Evaluation, "request")
+    with pytest.raises(JournalError, match=r"`request\.of`: Expected `str`, got `int`"):
+        decoded({**asked, "of": 7}, Evaluation, "request")
+
+
+def test_doctor_names_what_the_recipe_cannot_read_of_the_start(whole: Path, tmp_path: Path):
+    folder = restored(whole, tmp_path / "run")
+    assert "is no key" not in kept("doctor", str(folder)).stdout
+    lines = lines_of(folder / "journal.jsonl")
+    first: dict[str, Any] = json.loads(lines[0])
+    first["facts"]["tagret"] = 1
+    lines[0] = json.dumps(first).encode() + b"\n"
+    (folder / "journal.jsonl").write_bytes(resealed(lines))
+    called = kept("doctor", str(folder))
+    assert called.code == 2
+    assert "journal.jsonl:1: " in called.stdout
+    assert "`facts.tagret` is no key that is known here" in called.stdout
 
 
 def test_a_spine_that_was_emptied_is_not_told_as_a_run_that_never_began(tmp_path: Path):

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from kept.core.alpha import Ledger
-from kept.core.budget import NO_CALL, NOTHING, Dearest, Spend, StopReason
+from kept.core.budget import NO_CALL, NOTHING, Budget, Dearest, Spend, StopReason
 from kept.core.edit import EditReport
-from kept.core.objective import Objective
+from kept.core.objective import Constraint, Direction, Objective
 from kept.core.proposal import (
     Claim,
     ClosedStep,
@@ -29,13 +29,81 @@ from kept.core.proposal import (
 from kept.core.score import Checked, Evaluation, check_constraints
 from kept.core.verdict import Verdict
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the records; a reader refuses journals with a higher one."""
+
+
+Document = Mapping[str, object]
+"""A JSON object that core hands on as it is."""
+
+_NOTHING: Document = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecSettings:
+    """Where a run comes from: its spec, what was set besides, and where its files go."""
+
+    path: str = ""
+    """Of the spec; empty for a run that was started from Python."""
+    id: str = ""
+    description: str = ""
+    source: str = ""
+    """The folder that `kept adopt` writes to; empty where there is none."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Files in the source by artifact, where they are called otherwise."""
+    overrides: tuple[str, ...] = ()
+    """What `--set` said, as it was typed."""
+    hidden: tuple[str, ...] = ()
+    """Keys that `--set` gave a secret to, which is not written down."""
+    results: str = ""
+    """The folder of the files that the run leaves besides its journal."""
+    named: bool = False
+    """Whether a person named that folder; else it holds a folder for each run."""
+    runner: Document = field(default_factory=lambda: _NOTHING)
+    scorer: Document = field(default_factory=lambda: _NOTHING)
+    sandbox: Document = field(default_factory=lambda: _NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Settings that runs of every recipe have."""
+
+    metric: str = "score"
+    direction: Direction = "maximize"
+    gate: str = ""
+    not_race: str = ""
+    """Why another gate decides than most runs have; empty where a spec names the gate."""
+    gate_why: str = ""
+    """The reason for the gate, where a recipe gives one for every gate."""
+    guards: tuple[str, ...] = ()
+    proposers: tuple[str, ...] = ()
+    cases: Mapping[str, int] | None = field(default_factory=dict[str, int])
+    """Number of cases by split; None for a run without cases."""
+    sampled: bool = True
+    """Whether cases are samples of one population; the tasks of a suite are not."""
+    budget: Budget = field(default_factory=Budget)
+    width: int = 1
+    workers: int = 1
+    random_seed: int = 0
+    constraints: tuple[Constraint, ...] = ()
+    tie_breakers: tuple[str, ...] = ()
+    tie_tolerance: float = 0.0
+    seed_value: float | None = None
+    """Metric of the seed, where it was measured before the run."""
+    stages: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Stage of a step to the kind of its record."""
+    home: str = ""
+    """The `.kept` folder that the run began in."""
+    spec: SpecSettings = SpecSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """A run began."""
+    """A run began.
+
+    `request` and `facts` are JSON that the recipe writes and decodes: what was asked for, and what
+    it found out about it.
+    """
 
     run_id: str
     recipe: str
@@ -43,8 +111,9 @@ class RunStarted:
     """Id of the seed candidate."""
     inputs: Mapping[str, str]
     """Hashes of what the run depends on, by name; a resume compares them."""
-    facts: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What a reader wants to know of the plan: spec path, gate, metric, cases, budget."""
+    settings: RunSettings = RunSettings()
+    request: Document = field(default_factory=lambda: _NOTHING)
+    facts: Document = field(default_factory=lambda: _NOTHING)
     version: str
     t: float
     schema: int = SCHEMA
@@ -55,8 +124,10 @@ class RunStarted:
 class RunResumed:
     """A run that had stopped goes on."""
 
-    facts: Mapping[str, object] = field(default_factory=dict[str, object])
-    """As at the start, where a resume may differ: a larger budget, say."""
+    settings: RunSettings | None = None
+    """As at the start, where a resume may differ: a larger budget, say; None for no change."""
+    request: Document = field(default_factory=lambda: _NOTHING)
+    facts: Document = field(default_factory=lambda: _NOTHING)
     version: str
     t: float
     kind: Literal["run_resumed"] = "run_resumed"
@@ -121,6 +192,14 @@ class RunStopped:
     spend: Spend = NOTHING
     """What closed steps used after they were closed, and no later step has counted."""
     kind: Literal["run_stopped"] = "run_stopped"
+
+
+def resumed(started: RunStarted, event: RunResumed) -> RunStarted:
+    """How a run started, with what its resume changed."""
+    if event.settings is None:
+        return started
+    settings = replace(event.settings, home=started.settings.home)
+    return replace(started, settings=settings, request=event.request, facts=event.facts)
 
 
 Event = RunStarted | RunResumed | StepOpened | Proposed | StepClosed | RunStopped

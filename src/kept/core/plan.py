@@ -6,45 +6,39 @@ from dataclasses import dataclass, field
 from kept.core.artifact import Candidate, Locator, Rules, locate_line_value
 from kept.core.budget import Budget
 from kept.core.case import Cases, Labels
+from kept.core.event import SpecSettings
 from kept.core.objective import Objective
 from kept.core.ports import Gate, Guard, Journal, Probe, Proposer, Runner, Schedule, Scorer, Sink
 
+TASK = "task"
+"""Recipe that improves the artifacts of a task.yaml."""
+
+FUNCTION = "function"
+"""Recipe of `kept.optimize`."""
+
+AGENT_CONFIG = "agent_config"
+"""Recipe that tunes an agent.yaml."""
+
 SKILL = "skill"
-"""The recipe that trains a skill, and the fact that tells by which config."""
+"""Recipe that trains a skill."""
 
-COMPARE = "compare"
-"""The recipe of a comparison, and the fact that tells what was compared."""
-
-COORDINATE = "coordinate"
-"""The recipe that tunes an agent, and the fact that tells how it was asked."""
-
-WHY_NOT_RACE = "not_race"
-"""The fact of a plan that says why another gate decides than most runs have; empty where the task
-names its gate, and where it is the race."""
-
-GATE_WHY = "gate_why"
-"""The fact of a run that tunes an agent: the reason for its gate."""
+AGENT_RUN = "agent_run"
+"""Recipe of `kept agent run`: a manager and its workers do a task."""
 
 REFINE = "refine"
-"""The recipe that refines a finished run, and the fact that tells how it was asked."""
+"""Recipe that refines a finished agent run."""
 
 SUITE = "suite"
-"""The recipe that optimizes the prompts of agent runs, and the fact that tells how it was asked."""
+"""Recipe that optimizes the prompts of agent runs."""
 
-AGENT_RUN = "agent run"
-"""The recipe of a run of `kept agent run`, and the fact that tells what was asked."""
+EVALUATE = "evaluate"
+"""Recipe that measures what another recipe would improve, and changes nothing."""
 
-EVAL = "eval"
-"""The recipe of a run that measures and changes nothing, and the fact that tells what was asked."""
-
-PASS_AT = "pass_at"
-"""The fact of a task that says at which value of its metric a case passes."""
-
-SEED_VALUE = "seed_value"
-"""The fact that holds the metric of the seed, of a run whose seed was measured before it."""
+COMPARE = "compare"
+"""Recipe that compares texts with each other."""
 
 ITERATIONS = "iterations"
-"""The fact that tells where the iterations of a refinement lie."""
+"""The fact of a refinement with the folder of its iterations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +84,20 @@ class Plan:
     locate: Locator = locate_line_value
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Hashes of what the run depends on, by name."""
-    facts: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What a reader wants to know: spec path, description …"""
+    spec: SpecSettings = field(default_factory=SpecSettings)
+    """Where the run comes from."""
+    request: object = None
+    """What was asked for, as the recipe's own type; None where it is all in the spec."""
+    facts: object = None
+    """What the recipe found out besides, for readers and for a resume; its own type."""
+    not_race: str = ""
+    """Why another gate decides than most runs have; empty where a spec names the gate."""
+    gate_why: str = ""
+    """The reason for the gate, where a recipe gives one for every gate."""
+    sampled: bool = True
+    """Whether cases are samples of one population; the tasks of a suite are not."""
+    seed_value: float | None = None
+    """Metric of the seed, where it was measured before the run."""
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
     """What somebody wrote for whoever proposes or judges: `instruction`, `rubric`."""
     labels: Labels = field(default_factory=Labels)

@@ -12,7 +12,7 @@ steps and estimated gains, in standard deviations of one rollout.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, overload
 
 from kept.core.artifact import Candidate, Rules
 from kept.core.case import Case, Labels
@@ -22,6 +22,8 @@ from kept.core.objective import Objective
 from kept.core.rollout import Failure, Pair, Purpose, TraceItem
 from kept.core.score import Outcome
 from kept.core.verdict import Verdict
+
+S = TypeVar("S")
 
 MERGE = "merge"
 """The proposer that puts the pool together."""
@@ -123,6 +125,11 @@ class Turn:
     """True if it is judged before the next begins, which may reuse its unused level."""
     takes: bool = False
     """True if a proposal may be taken without a comparison."""
+
+    def setting(self, name: str, kind: type[S]) -> S | None:
+        """A setting of this type; None where there is none."""
+        value = self.settings.get(name)
+        return value if isinstance(value, kind) else None
 
 
 class _Reply:

@@ -4,7 +4,6 @@ Live run, resume, report and page all call `advance`. The state is small: it nev
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
 from kept.core import turns as lost_turns
@@ -16,11 +15,13 @@ from kept.core.event import (
     OpenStep,
     Proposed,
     RunResumed,
+    RunSettings,
     RunStarted,
     RunStopped,
     StepClosed,
     StepOpened,
     closed_step,
+    resumed,
     screened,
 )
 from kept.core.near_misses import AHEAD, finalists, judged_whole, settled
@@ -47,6 +48,7 @@ GIVEN_UP = "given up: "
 """How the reason of a step begins that can no longer be paid."""
 
 _NONE: Mapping[str, Any] = {}
+_UNSET = RunSettings()
 
 
 class FoldError(ValueError):
@@ -116,9 +118,10 @@ class State(NamedTuple):
         """Id of the candidate the run started from."""
         return self.started.seed if self.started else ""
 
-    def fact(self, name: str) -> str:
-        """One of the facts that the run started with, as text; empty when it is not there."""
-        return str(self.started.facts.get(name, "")) if self.started else ""
+    @property
+    def settings(self) -> RunSettings:
+        """Settings of the run, as its last start or resume has them."""
+        return self.started.settings if self.started else _UNSET
 
     def settled(self) -> "State":
         """The state without what may differ between two sittings of the same run."""
@@ -157,8 +160,8 @@ def advance(state: State, event: Event) -> State:
 def _resumed(state: State, event: RunResumed) -> State:
     started = state.started
     assert started is not None, "the first event is `run_started`"
-    facts = {**started.facts, **event.facts}
-    more = facts.get("budget") != started.facts.get("budget")
+    now = resumed(started, event)
+    more = now.settings.budget != started.settings.budget
     if more and state.history and state.history[-1].verdict.code == "unaffordable":
         state = _reopened(state)
     if state.stopped is not None and state.stopped.kind == "error":
@@ -168,7 +171,7 @@ def _resumed(state: State, event: RunResumed) -> State:
     sitting = state.sitting
     return state._replace(
         given_up=None if more else state.given_up,
-        started=replace(started, facts=facts),
+        started=now,
         stopped=None,
         elapsed=state.elapsed + (max(0.0, sitting[1] - sitting[0]) if sitting else 0.0),
         sitting=(event.t, event.t),
@@ -245,8 +248,7 @@ def _closed(state: State, event: StepClosed) -> State:
         # what is open was given its level while runs seemed to agree; one would decide it
         rest = [one._replace(ledger=one.ledger._replace(varies=True)) for one in rest]
     started = state.started
-    # not by `fact`, which would put numbers of cases into words with every step
-    without_cases = started is not None and started.facts.get("cases") == "none"
+    without_cases = started is not None and started.settings.cases is None
     pool, closed = _pooled(state, step, event), closed_step(step, event, without_cases)
     judged = state.judged
     # what could not be told, or was never looked at, may be proposed again

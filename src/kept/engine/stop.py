@@ -175,7 +175,7 @@ def dead_end(state: State, verdict: Verdict) -> StopReason | None:
         return StopReason(
             "error",
             f"{partly.unscored} of {partly.asked} rollouts of the seed failed, and "
-            f"`{state.fact('metric')}` has no bounds to count them by: {partly.first_failure}",
+            f"`{state.settings.metric}` has no bounds to count them by: {partly.first_failure}",
         )
     idle = state.history.last(IDLE) if verdict.code in NOTHING_NEW else ()
     if len(idle) == IDLE and all(step.verdict.code in NOTHING_NEW for step in idle):

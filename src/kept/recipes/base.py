@@ -1,23 +1,25 @@
-"""Recipe interface (a spec compiled into a plan), and the plan as a document.
+"""Recipe interface: how a kind of spec becomes a plan, and what a journal holds of that.
 
-The document states actions, decision rules and maximum cost of a run.
+Nothing here is specific to a recipe; `registry.py` lists all of them.
 """
 
-from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from kept.core.forecast import Forecast, forecast
-from kept.core.objective import Objective
-from kept.core.plan import WHY_NOT_RACE, Plan
-from kept.core.schedules.round_robin import OF_THE_RUN
-from kept.core.text import count
-from kept.evaluators.environments.chat_student import ChatRunner
-from kept.evaluators.runners.model import ModelRunner
-from kept.gates.race import Race
-from kept.gates.repeats import Repeats
-from kept.proposers.llm import ModelProposer
-from kept.proposers.variants import Variants
-from kept.recipes.gate_choice import schedule_name, usual_call
+from kept.core.event import SpecSettings
+from kept.core.plan import Plan
+from kept.errors import Problem
+from kept.settings import program
+from kept.store.reader import Run
+
+if TYPE_CHECKING:
+    from kept.recipes.agent_run.compile import Watched
+    from kept.recipes.evaluate.request import Evaluation
+
+Payer = Literal["runner", "scorer", "proposers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,136 +31,129 @@ class Compiled:
     """What is allowed but should be known before a run."""
 
 
-def outline(compiled: Compiled) -> dict[str, Any]:
-    """Everything a person wants to know before a run."""
-    plan = compiled.plan
-    facts, cases, most = plan.facts, plan.cases, forecast(plan)
-    objective = plan.objective
-    return {
-        "spec": facts.get("spec"),
-        "id": facts.get("id"),
-        "description": facts.get("description"),
-        "recipe": plan.recipe,
-        "artifacts": [
-            {
-                "path": path,
-                "bytes": len(text.encode("utf-8", "surrogateescape")),
-                "editable": path in plan.rules.artifacts,
-            }
-            for path, text in sorted(plan.seed.texts.items())
-        ],
-        "limits": {
-            "files": plan.rules.max_files,
-            "changed_lines": plan.rules.max_changed_lines,
-        },
-        "protected": sorted({str(p) for a in plan.rules.artifacts.values() for p in a.protected}),
-        "guidance": sorted(plan.guidance),
-        "cases": None
-        if cases.implicit
-        else {"train": len(cases.train), "holdout": len(cases.holdout), "test": len(cases.test)},
-        "runner": facts.get("runner"),
-        "scorer": facts.get("scorer"),
-        "sandbox": facts.get("sandbox"),
-        "models": facts.get("models", {}),
-        "objective": {
-            "metric": objective.metric,
-            "direction": objective.direction,
-            "bounds": list(objective.bounds) if objective.bounds else None,
-            "constraints": [str(constraint) for constraint in objective.constraints],
-            "tie_breakers": [f"{t.prefer} {t.metric}" for t in objective.tie_breakers],
-        },
-        "gate": {
-            "name": plan.gate.name,
-            "not_race": facts.get(WHY_NOT_RACE) or None,
-            "rollouts_per_candidate": most.per_step,
-            "gain_above": objective.tie_tolerance,
-        },
-        "rule": {
-            "words": _rule(plan, most.per_step),
-            "numbers": asdict(plan.gate) if is_dataclass(plan.gate) else {},
-        },
-        "proposers": (given := [p.name for p in plan.proposers if p.name not in OF_THE_RUN]),
-        "schedule": schedule_name(plan.schedule) if len(given) > 1 else None,
-        "prompts": facts.get("prompts", {}),
-        "variants": {
-            proposer.name: [variant.label for variant in proposer.variants]
-            for proposer in plan.proposers
-            if isinstance(proposer, Variants)
-        },
-        "editors": {
-            proposer.name: proposer.model.name
-            for proposer in plan.proposers
-            if isinstance(proposer, ModelProposer)
-        },
-        "budget": {name: n for name, n in asdict(plan.budget).items() if n is not None},
-        "width": plan.width,
-        "workers": plan.workers,
-        "retries": plan.retries,
-        "at_most": {"rollouts": most.rollouts, "seconds": most.seconds, "usd": most.usd},
-        "likely": _likely(plan, most),
-        "seconds_a_rollout": plan.worst_seconds,
-        "charges": facts.get("charges", []),
-        "limited_by": facts.get("limited_by", []),
-        "usd_per_rollout": plan.worst_usd or None,
-        "seed_call_usd": _seed_call(plan),
-        "warnings": list(compiled.warnings),
-    }
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """A model that costs money with every call."""
+
+    by: Payer
+    model: str
+    priced: bool
+    """Whether it is known how much."""
 
 
-def _likely(plan: Plan, most: Forecast) -> dict[str, Any] | None:
-    """What most runs come to; of money what the runner's calls cost, where that can be told."""
-    if most.likely is None:
-        return None
-    each = plan.worst_usd or usual_call(plan)
-    found: dict[str, Any] = {"usd_a_rollout": each, "used_up": most.likely.used_up}
-    for name, rollouts in (("useless", most.likely.useless), ("kept", most.likely.kept)):
-        usd = None if each is None else rollouts * each
-        if usd is not None and most.usd is not None and most.usd > 0:
-            usd = min(usd, most.usd)
-        found[name] = {"rollouts": rollouts, "usd": usd}
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for besides the spec and what was set in it; recipes add to it."""
 
 
-def _seed_call(plan: Plan) -> float | None:
-    """The most that the runner's model is paid for a call about the seed; None where not known."""
-    if not isinstance(plan.runner, ModelRunner | ChatRunner):
-        return None
-    cases = (*plan.cases.train, *plan.cases.holdout, *plan.cases.test)
-    found = [plan.runner.worst_usd(plan.seed, case) for case in cases]
-    return max((usd for usd in found if usd is not None), default=None)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a recipe found out when it compiled a run; recipes add to it."""
 
-
-def _repeats_rule(gate: Repeats, objective: Objective) -> str:
-    gain = f"keeps a gain above {objective.tie_tolerance:g} over one run a side"
-    if objective.deterministic:
-        return f"{gain}, which nothing confirms: `deterministic` is true"
-    return (
-        f"{gain} while repeats agree: {gate.first} of the seed first, and {gate.exact - 1} more to "
-        f"confirm a keep ({gate.sure - 1} where scores are only 0 and 1); else what is better "
-        f"beyond noise, in {gate.most} runs a side at most"
+    models: Mapping[str, Mapping[str, object]] = field(
+        default_factory=dict[str, Mapping[str, object]]
     )
+    """Models by role."""
+    prompts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Files of own prompts, by proposer."""
+    charges: tuple[Charge, ...] = ()
+    limited_by: tuple[str, ...] = ()
+    pass_at: float | None = None
+    """Value of the metric at which a case passes."""
 
 
-def _rule(plan: Plan, each: int) -> str:
-    """What the gate keeps, in words."""
-    gate, train, holdout = plan.gate, len(plan.cases.train), len(plan.cases.holdout)
-    if isinstance(gate, Repeats):
-        return _repeats_rule(gate, plan.objective)
-    if not isinstance(gate, Race):
-        rollouts = count(each, "rollout")
-        return f"keeps a gain above {plan.objective.tie_tolerance:g} over {rollouts} a side"
-    if gate.final.among:
-        return (
-            f"holds a final among {count(gate.final.among, 'alternative')} on {train + holdout} "
-            f"cases, train cases too, as nobody learnt from them: keeps the best that is proven, "
-            f"in {max(gate.final.passes)} passes at most"
-        )
-    looked_at = count(min(train, gate.screen.cases), "train case")
-    screened = f"screens on {looked_at}, then " if train else ""
-    simpler = ""
-    if plan.objective.scale is not None:
-        simpler = f", and what is simpler and loses {gate.simplify.margin:g} of the scale at most"
-    return (
-        f"{screened}keeps what is better beyond noise on {holdout} cases{simpler}, in {gate.most} "
-        f"passes at most; {plan.reserve} rollouts are set aside for the proof and the claim"
-    )
+def plan_facts(plan: Plan) -> Facts:
+    """The facts of a plan; without any where its recipe found none."""
+    return plan.facts if isinstance(plan.facts, Facts) else Facts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a request is compiled in."""
+
+    spec: Path = Path()
+    overrides: Sequence[str] = ()
+    workers: int | None = None
+    past: Run | None = None
+    """The run that goes on: its gate, its seed, its facts; None for a new run."""
+    problems: Sequence[Problem] = ()
+    """What is wrong with the command line that the overrides come from."""
+    watched: "Watched | None" = None
+    """Who hears of the moments of agent runs, and may stop them."""
+    force: bool = False
+    """Read the sources of indexes again, whatever is known of them."""
+    strict: bool = False
+    """Report a row of a case file that is no case; nothing is run."""
+
+    @property
+    def gate(self) -> str:
+        """The gate that the run began with; empty for a new run."""
+        return self.past.settings.gate if self.past else ""
+
+
+R = TypeVar("R", bound=Request)
+
+
+class Recipe(Generic[R]):
+    """A kind of run: how its spec is detected, compiled, resumed and started again.
+
+    Subclasses override what differs. A recipe says figures and settings; words, pages and exit
+    codes are in tables of `kept.ui`, by the name of the recipe.
+    """
+
+    name: str
+    request: type[R]
+    facts: type[Facts] = Facts
+    keeps: bool = True
+    """Whether its runs have a best that may be kept and adopted."""
+
+    def detect(self, keys: Mapping[str, object]) -> bool:
+        """True if a spec with these keys means this recipe."""
+        return False
+
+    def compile(self, request: R, context: Context) -> Compiled:
+        """The plan of a request; raises what is wrong with it, all at once."""
+        raise NotImplementedError
+
+    def measure(self, asked: "Evaluation", context: Context) -> Compiled:
+        """The plan that measures what this recipe would improve; by default, the seed."""
+        from kept.recipes.evaluate.compile import measure_plan
+
+        timeout = asked.wanted.timeout
+        more = (f"workers={context.workers}",) if context.workers else ()
+        more += (f"runner.timeout_seconds={timeout}",) if timeout else ()
+        # the gate of a measurement is none that the recipe knows
+        own = replace(context, overrides=(*context.overrides, *more), past=None)
+        return measure_plan(self.compile(self.request(), own), asked)
+
+    def command(self, spec: SpecSettings, request: R) -> list[str]:
+        """The words that start another such run, behind the program; empty without a command."""
+        return ["optimize", spec_name(spec), *set_flags(spec)] if spec.path else []
+
+    def resumed(self, request: R, past: Run, settings: Sequence[str]) -> R:
+        """The request of a run that goes on; raises `SetupError` for what may not change."""
+        return request
+
+
+def spec_name(spec: SpecSettings) -> str:
+    """The spec as a person in this folder types it."""
+    path, here = Path(spec.path), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def set_flags(spec: SpecSettings) -> list[str]:
+    """The `--set` flags of a run; of what was not written down only the names are known."""
+    hidden = [f"{key}=…" for key in spec.hidden]
+    return [word for given in (*spec.overrides, *hidden) for word in ("--set", given)]
+
+
+def flags(given: Mapping[str, object]) -> list[str]:
+    """Options that were given, as they are typed; what is empty was not."""
+    typed = {name: f"--{name.replace('_', '-')}" for name in given}
+    return [word for name, value in given.items() if value for word in (typed[name], str(value))]
+
+
+def command_line(recipe: "Recipe[R]", spec: SpecSettings, request: R) -> str:
+    """The command line that starts another such run; empty where there is none."""
+    words = recipe.command(spec, request)
+    return shlex.join([program(), *words]) if words else ""

@@ -1,7 +1,7 @@
 """Default gate without cases, schedule of proposers, and expected cost of a rollout."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from kept.core.artifact import Candidate
 from kept.core.budget import rollouts_within
@@ -14,6 +14,7 @@ from kept.errors import SetupError
 from kept.gates.repeats import Repeats
 from kept.gates.seed_rules import Strict
 from kept.proposers.variants import Variants
+from kept.recipes.base import plan_facts
 
 
 @runtime_checkable
@@ -37,8 +38,7 @@ def usual_call(plan: Plan) -> float | None:
 
 def paid_for_runs_alone(plan: Plan) -> bool:
     """Whether nobody is paid by the call but the model that is run: no judge, no writer."""
-    charges = cast("Sequence[dict[str, Any]]", plan.facts.get("charges", ()))
-    return all(charge["by"] == "runner" for charge in charges)
+    return all(charge.by == "runner" for charge in plan_facts(plan).charges)
 
 
 MIN_REPEATS = 30

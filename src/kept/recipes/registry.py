@@ -1,178 +1,187 @@
-"""From a path to a plan: which kind of spec it is, and the recipe for that kind."""
+"""Every recipe by its name, and the one that a spec means.
+
+Recipes are no plugin point: what others add are components. A recipe is imported when a run or a
+spec needs it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Any, TypeVar, cast
 
-from kept.core.plan import PASS_AT, SUITE
+from kept.core.event import RunStarted
+from kept.core.plan import (
+    AGENT_CONFIG,
+    AGENT_RUN,
+    COMPARE,
+    EVALUATE,
+    FUNCTION,
+    REFINE,
+    SKILL,
+    SUITE,
+    TASK,
+)
 from kept.errors import SetupError
-from kept.recipes.base import Compiled
+from kept.recipes.base import Compiled, Context, Facts, Recipe, Request, command_line
+from kept.recipes.evaluate.request import Evaluation, Wanted
 from kept.settings import program
+from kept.store.jsonl import decoded
+from kept.store.overview import Glance
+from kept.store.reader import Run
 
-if TYPE_CHECKING:
-    from kept.recipes.evaluate.compile import Wanted
+RECIPES: Mapping[str, str] = {
+    name: f"kept.recipes.{name}.recipe"
+    for name in (
+        TASK,
+        FUNCTION,
+        AGENT_CONFIG,
+        SKILL,
+        AGENT_RUN,
+        REFINE,
+        SUITE,
+        EVALUATE,
+        COMPARE,
+    )
+}
+"""Name of a recipe to its module, which has it as `RECIPE`."""
 
-TASK = "task.yaml"
-AGENT = "agent.yaml"
-_NAMES = (TASK, AGENT, "skill.yaml", "suite.yaml")
+_SPECS = (SUITE, SKILL, AGENT_CONFIG, TASK)
+"""Recipes that a spec can mean, in the order in which they are tried."""
+
+_FILE = "task.yaml"
+_NAMES = (_FILE, "agent.yaml", "skill.yaml", "suite.yaml")
 """What the spec of a folder may be called, in the order in which they are looked for."""
 
-_SPECS = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}"
+_KINDS = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}"
 
 _BROUGHT = (".py", ".jsonl", ".json", ".csv", ".md")
 """Files that `kept init --from` makes a task from."""
 
-_TASK_KEYS = ("artifacts", "runner", "scorer")
-"""A file with any of these means to be a task."""
+R = TypeVar("R", bound=Request)
+F = TypeVar("F", bound=Facts)
 
 
-_SKILL_KEYS = ("_base_", "gradient", "train", "optimizer", "evaluation")
-"""A file with any of these, and none of the others, means to be a skill config."""
+def recipe_named(name: str) -> Recipe[Any]:
+    """The recipe of that name; one without a request or facts of its own for any other name."""
+    place = RECIPES.get(name)
+    return _UNKNOWN if place is None else cast("Recipe[Any]", import_module(place).RECIPE)
 
 
-_NOT_OF_SUITES = ("_base_", "gradient", "train", "evaluation", "prompts", "instructions")
-"""A file with `tasks` and none of these means to be a suite."""
+class _Unknown(Recipe[Request]):
+    name = ""
+    request = Request
 
 
-def is_skill(keys: Mapping[str, object]) -> bool:
-    """Whether a spec is a skill config, by its keys."""
-    is_other = any(key in keys for key in _TASK_KEYS) or is_suite(keys)
-    env = keys.get("env")
-    named = isinstance(env, dict) and "name" in env
-    return not is_other and (named or any(key in keys for key in _SKILL_KEYS))
+_UNKNOWN = _Unknown()
 
 
-def is_suite(keys: Mapping[str, object]) -> bool:
-    """Whether a spec is a suite of tasks for agents, by its keys."""
-    return "tasks" in keys and not any(key in keys for key in (*_TASK_KEYS, *_NOT_OF_SUITES))
+def recipe_of(path: Path) -> Recipe[Any] | None:
+    """The recipe that a spec means, or the spec of a folder; None for what is no spec."""
+    keys = _keys(find_spec(path))
+    recipes = (recipe_named(name) for name in _SPECS)
+    return next((recipe for recipe in recipes if recipe.detect(keys)), None)
 
 
-def compile_spec(path: Path, overrides: Sequence[str] = (), began: str = "") -> Compiled:
-    """The plan of a spec, or of the one in a folder.
+def _keys(file: Path) -> Mapping[str, object]:
+    # here, and not above: most commands read no spec
+    from kept.spec.source import read_source
 
-    A spec that names no gate, for a run that goes on, has the one that the run began with.
+    return cast("dict[str, object]", read_source(file).data)
+
+
+def means(path: Path, kind: type[Request]) -> bool:
+    """True if the spec of a path is of the recipe with requests of this kind."""
+    recipe = recipe_of(path)
+    return recipe is not None and recipe.request is kind
+
+
+def request_in(started: RunStarted | None, kind: type[R], folder: Path | None = None) -> R | None:
+    """The request of a run, if it is of this kind; None for a run of another recipe.
+
+    Raises a `JournalError` if it cannot be read, with the line where the folder is known.
     """
-    from kept.spec.source import read_source
+    own = recipe_named(started.recipe).request if started else Request
+    if started is None or not issubclass(own, kind):
+        return None
+    return decoded(started.request, own, "request", folder)
 
+
+def facts_in(started: RunStarted | None, kind: type[F], folder: Path | None = None) -> F | None:
+    """The facts of a run, if they are of this kind; else like `request_in`."""
+    own = recipe_named(started.recipe).facts if started else Facts
+    if started is None or not issubclass(own, kind):
+        return None
+    return decoded(started.facts, own, "facts", folder)
+
+
+def request_of(run: Run | Glance, kind: type[R]) -> R | None:
+    """The request of a run, if it is of this kind; None for a run of another recipe."""
+    return request_in(_started(run), kind, run.folder)
+
+
+def facts_of(run: Run | Glance, kind: type[F]) -> F | None:
+    """The facts of a run, if they are of this kind; None for a run of another recipe."""
+    return facts_in(_started(run), kind, run.folder)
+
+
+def check_start(started: RunStarted | None, folder: Path) -> None:
+    """Decode the request and the facts of a run; raises a `JournalError` if one cannot be read."""
+    request_in(started, Request, folder)
+    facts_in(started, Facts, folder)
+
+
+def _started(run: Run | Glance) -> RunStarted | None:
+    return run.state.started if isinstance(run, Run) else run.started
+
+
+def start_command(started: RunStarted, folder: Path | None = None) -> str:
+    """The command line that starts another such run; empty for a run without one."""
+    recipe = recipe_named(started.recipe)
+    request = request_in(started, recipe.request, folder)
+    return command_line(recipe, started.settings.spec, request)
+
+
+def compile_spec(path: Path, overrides: Sequence[str] = ()) -> Compiled:
+    """The plan of a spec, or of the one in a folder."""
     file = find_spec(path)
-    keys = cast("dict[str, object]", read_source(file).data)
-    kind = _kind(keys)
-    if kind == "suite":
-        from kept.recipes.suite.compile import compile_suite
-
-        return compile_suite(file, overrides, began)
-    if kind == "skill":
-        from kept.recipes.skill.compile import compile_skill
-
-        return compile_skill(file, overrides, began)
-    if kind == "agent":
-        from kept.recipes.agent_config.tune import compile_coordinate
-
-        return compile_coordinate(file, overrides, began)
-    if kind is None:
-        wanted = ", ".join(f"`{key}`" for key in _TASK_KEYS)
-        hint = f"give a {TASK}, an {AGENT}, or a suite with `tasks`"
-        if "prompts" in keys:
-            hint = f"`{program()} init --from {path}` makes one of a promptfoo config"
-        raise SetupError(f"{path} is not a task: it has none of {wanted}", hint=hint)
-    # here, and not above: it takes longer to import than most commands to run
-    from kept.recipes.task.compile import compile_task
-
-    return compile_task(file, overrides, began)
+    recipe = recipe_of(file)
+    if recipe is None:
+        raise _no_spec(path, file)
+    return recipe.compile(recipe.request(), Context(spec=file, overrides=overrides))
 
 
-Kind = Literal["task", "agent", "skill", "suite"]
-
-_CALLED: dict[Kind, str] = {
-    "task": "a task",
-    "agent": "an agent config",
-    "skill": "a skill config",
-    "suite": "a suite of agent tasks",
-}
-
-
-def kind_words(path: Path) -> str | None:
-    """`task.yaml is a task`: what a spec was taken for; None for what is no spec."""
-    from kept.spec.source import read_source, shown
-
+def compile_sweep(path: Path, wanted: Wanted, context: Context) -> Compiled:
+    """The plan that measures what a spec names: an agent, a skill, or the seed of a task."""
     file = find_spec(path)
-    kind = _kind(cast("dict[str, object]", read_source(file).data))
-    return f"{shown(file)} is {_CALLED[kind]}" if kind else None
+    recipe = recipe_of(file)
+    if recipe is None:
+        raise _no_spec(path, file)
+    return recipe.measure(Evaluation(of=recipe.name, wanted=wanted), replace(context, spec=file))
 
 
-def _kind(keys: Mapping[str, object]) -> Kind | None:
-    from kept.recipes.agent_config.spec.agent import is_agent
+def compile_resumed(run: Run, context: Context, anew: Request | None = None) -> Compiled:
+    """What a run was, compiled again; `context.overrides` are what is set now.
 
-    if is_suite(keys):
-        return "suite"
-    if is_skill(keys):
-        return "skill"
-    if is_agent(keys):
-        return "agent"
-    return "task" if any(key in keys for key in _TASK_KEYS) else None
-
-
-def compile_sweep(
-    path: Path,
-    wanted: "Wanted",
-    overrides: Sequence[str] = (),
-    *,
-    workers: int | None = None,
-    force: bool = False,
-    strict: bool = False,
-) -> Compiled:
-    """The plan that measures what a spec names: an agent, a skill, or the seed of a task.
-
-    With `force` the sources of indexes are read again, whatever is known of them. Where it is
-    `strict`, one row of a case file that is no case is a problem of the agent.
+    `anew` takes the place of the request that the journal has.
     """
-    file = find_spec(path)
-    if is_agent_spec(file):
-        from kept.recipes.agent_config.compile import compile_agent
-
-        return compile_agent(file, wanted, overrides, workers=workers, force=force, strict=strict)
-    if is_skill_spec(file):
-        from kept.recipes.skill.measure import compile_measure
-
-        return compile_measure(file, wanted, overrides, workers=workers)
-    from kept.evaluators.scorers.transforms import DescribedScorer
-    from kept.recipes.evaluate.compile import as_sweep
-
-    more = (f"workers={workers}",) if workers else ()
-    more += (f"runner.timeout_seconds={wanted.timeout}",) if wanted.timeout else ()
-    made = compile_spec(file, (*overrides, *more))
-    told = {"name": made.plan.facts.get("id"), PASS_AT: made.plan.facts.get(PASS_AT)}
-    plan = made.plan
-    if plan.recipe == SUITE:
-        # what is measured is no epoch of a registry
-        plan = replace(plan, views=())
-    elif not plan.cases.implicit:
-        plan = replace(plan, scorer=DescribedScorer(plan.scorer, plan.labels))
-    return replace(made, plan=as_sweep(plan, wanted, told))
+    started = run.state.started
+    assert started is not None, "a run that can be read has started"
+    recipe = recipe_named(started.recipe)
+    request = request_in(started, recipe.request, run.folder)
+    assert request is not None, "a recipe has the type of its own request"
+    again = anew or recipe.resumed(request, run, context.overrides)
+    overrides = (*started.settings.spec.overrides, *context.overrides)
+    spec = run.spec or Path()
+    return recipe.compile(again, replace(context, spec=spec, overrides=overrides, past=run))
 
 
-def is_agent_spec(path: Path) -> bool:
-    """Whether a path means an agent.yaml."""
-    from kept.recipes.agent_config.spec.agent import is_agent
-    from kept.spec.source import read_source
-
-    keys = cast("dict[str, object]", read_source(find_spec(path)).data)
-    return is_agent(keys) and not is_skill(keys)
-
-
-def is_skill_spec(path: Path) -> bool:
-    """Whether a path means a skill config."""
-    from kept.spec.source import read_source
-
-    return is_skill(cast("dict[str, object]", read_source(find_spec(path)).data))
-
-
-def is_suite_spec(path: Path) -> bool:
-    """Whether a path means a suite."""
-    from kept.spec.source import read_source
-
-    return is_suite(cast("dict[str, object]", read_source(find_spec(path)).data))
+def _no_spec(path: Path, file: Path) -> SetupError:
+    wanted = ", ".join(f"`{key}`" for key in ("artifacts", "runner", "scorer"))
+    hint = f"give a {_FILE}, an agent.yaml, or a suite with `tasks`"
+    if "prompts" in _keys(file):
+        hint = f"`{program()} init --from {path}` makes one of a promptfoo config"
+    return SetupError(f"{path} is not a task: it has none of {wanted}", hint=hint)
 
 
 def find_spec(path: Path) -> Path:
@@ -181,11 +190,11 @@ def find_spec(path: Path) -> Path:
         for name in _NAMES:
             if (path / name).is_file():
                 return path / name
-        raise SetupError(f"{path} is not a task: there is no {TASK} in it", hint=_in_folder(path))
+        raise SetupError(f"{path} is not a task: there is no {_FILE} in it", hint=_in_folder(path))
     if not path.exists():
-        raise SetupError(f"there is no {path}", hint=f"give a {_SPECS}, or a folder with one")
+        raise SetupError(f"there is no {path}", hint=f"give a {_KINDS}, or a folder with one")
     if path.suffix not in (".yaml", ".yml"):
-        hint = f"give a {TASK}"
+        hint = f"give a {_FILE}"
         if path.suffix in _BROUGHT:
             hint = f"`{program()} init --from {path}` makes one from what you have"
         raise SetupError(f"{path} is not a spec: it is no YAML file", hint=hint)
@@ -199,4 +208,4 @@ def _in_folder(path: Path) -> str:
     there = sorted(one.name for one in path.iterdir() if one.suffix in (".yaml", ".yml"))
     if there:
         return f"name the file: {', '.join(there[:5])}"
-    return f"give a {_SPECS}, or a folder with one; `{program()} init` writes one"
+    return f"give a {_KINDS}, or a folder with one; `{program()} init` writes one"

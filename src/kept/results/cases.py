@@ -6,15 +6,18 @@ Read from the journal alone, so a report can be made of any run that measured, w
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, cast
 
+from kept.core.event import RunSettings
 from kept.core.llm import CASE, EXPECTED, PASSED, Exchange, exchanges_of
 from kept.core.objective import Direction
-from kept.core.plan import EVAL, PASS_AT
+from kept.core.plan import EVALUATE
 from kept.core.rollout import FREE, Failure, Job, TraceItem, Usage
 from kept.core.score import Outcome
 from kept.core.state import State
+from kept.store.jsonl import decoded
 from kept.store.reader import Run
 
 Status = Literal["passed", "scored", "failed", "errored"]
@@ -144,8 +147,8 @@ class Sweep:
     """The mean that the command requires; None where it requires none."""
     described: bool = False
     """Whether cases are recorded with input, expected and got output."""
-    kind: str = ""
-    """What was measured, where to fail some cases is no failure of the command: a skill."""
+    of: str = ""
+    """The recipe that measures."""
 
     def count(self, status: Status) -> int:
         """Cases that ended so."""
@@ -188,29 +191,60 @@ class Sweep:
         return total
 
 
+MEASURES = {EVALUATE: True}
+"""Recipes whose runs have the fact `evaluated`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """What a run measures, as its facts have it under `evaluated`."""
+
+    of: str
+    """The recipe that measures."""
+    name: str
+    """Of what is measured."""
+    rollouts: int
+    cases: tuple[str, ...]
+    """Ids of the cases, in order."""
+    pass_at: float | None = None
+    """Value of the metric at which a case passes."""
+    metric_is_pass: bool = False
+    """Whether the metric itself says that a case passes."""
+    min_score: float | None = None
+    """The mean of the primary metric that the command requires, in its direction."""
+    agent: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Of an agent or a student: its model and what it has."""
+
+
+def evaluated_in(state: State, folder: Path | None = None) -> Evaluated | None:
+    """What a run measures; None for a run that does something else."""
+    if state.started is None or not MEASURES.get(state.started.recipe):
+        return None
+    return decoded(state.started.facts.get("evaluated"), Evaluated, "facts.evaluated", folder)
+
+
 def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
     """What a run measured; None where it does something else.
 
     Without traces it is told at once how many passed, and nothing of what happened.
     """
     started = run.state.started
-    if started is None or started.recipe != EVAL:
+    told = evaluated_in(run.state, run.folder)
+    if told is None or started is None:
         return None
-    told = cast("Mapping[str, Any]", started.facts[EVAL])
-    grading = grading_of(run.state)
-    cases = tuple(_cases(run, grading, traces))
+    grading = grading_of(run.settings, told)
+    cases = tuple(_cases(run, told.cases, grading, traces))
     means = _means(cases, metric_is_pass=grading.metric_is_pass)
     mean = _whole_mean(run, grading.metric, means)
     if mean is not None and grading.metric in means:
         # with failures at their worst value, as everywhere else
         judged = {one.case for one in cases if one.status != "errored"}
         means[grading.metric] = means[grading.metric]._replace(score=mean, cases=len(judged))
-    wanted = cast("Mapping[str, Any]", told.get("wanted") or {})
     return Sweep(
         run=run.id,
-        name=str(told.get("name") or run.state.fact("spec")),
-        spec=run.state.fact("spec"),
-        asked=int(told["asked"]),
+        name=told.name or run.settings.spec.path,
+        spec=run.settings.spec.path,
+        asked=told.rollouts,
         graded=grading.graded,
         metric_is_pass=grading.metric_is_pass,
         metric=grading.metric,
@@ -219,13 +253,13 @@ def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
         direction=grading.direction,
         mean=mean,
         pass_at=grading.pass_at,
-        min_score=wanted.get("min_score"),
+        min_score=told.min_score,
         described=any(one.described for one in cases),
         started=started.t,
         elapsed=run.state.elapsed,
         version=started.version,
-        agent=cast("Mapping[str, object]", told.get("agent") or {}),
-        kind=str(told.get("kind") or ""),
+        agent=told.agent,
+        of=told.of,
     )
 
 
@@ -254,15 +288,9 @@ class Grading(NamedTuple):
         return "passed" if _reaches(value, pass_at, self.direction) else "failed"
 
 
-def grading_of(state: State) -> Grading:
+def grading_of(settings: RunSettings, told: Evaluated) -> Grading:
     """What decides whether a case of a run passes."""
-    facts: Mapping[str, object] = state.started.facts if state.started else {}
-    told = cast("Mapping[str, Any]", facts.get(EVAL) or {})
-    direction: Direction = "minimize" if state.fact("direction") == "minimize" else "maximize"
-    metric = state.fact("metric")
-    # a task may have a metric of that name, and only its `pass_at` says when a case passes
-    metric_is_pass = metric == PASSED and PASS_AT not in told
-    return Grading(metric, direction, told.get(PASS_AT), metric_is_pass)
+    return Grading(settings.metric, settings.direction, told.pass_at, told.metric_is_pass)
 
 
 def _reaches(value: float, wanted: float, direction: Direction) -> bool:
@@ -278,11 +306,9 @@ def _whole_mean(run: Run, metric: str, means: "Mapping[str, Mean]") -> float | N
     return mean.score if mean else None
 
 
-def _cases(run: Run, grading: Grading, traces: bool) -> Iterator[Tested]:
+def _cases(run: Run, asked: Sequence[str], grading: Grading, traces: bool) -> Iterator[Tested]:
     """Every pair once, in the order of the cases: what was tried again counts as it ended."""
     rows = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
-    told = cast("Mapping[str, Any]", run.fact(EVAL))
-    asked = cast("Sequence[str]", told.get("cases") or ())
     order = {case: at for at, case in enumerate(asked)}
     for key in sorted(rows, key=lambda key: (key[0], order.get(key[1], len(order)), key[1])):
         job, outcome = rows[key]

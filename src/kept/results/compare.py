@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 from kept.core.plan import COMPARE
 from kept.core.proposal import ClosedStep
@@ -10,6 +11,7 @@ from kept.core.state import State
 from kept.core.verdict import ANSWERS
 from kept.gates._statistics import Spread, cases_needed, fewest
 from kept.gates.compare import Compare, Forecast, forecasts
+from kept.store.jsonl import decoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,36 +105,63 @@ class Comparison:
         }
 
 
-def comparison_of(state: State, reasons: Mapping[int, str] | None = None) -> Comparison | None:
+COMPARES = {COMPARE: True}
+"""Recipes whose runs have the fact `compared`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What a comparison compares, as its facts have it under `compared`."""
+
+    labels: tuple[str, ...]
+    """As the seed and its challengers are called."""
+    most: int
+    """Passes over the cases, at most."""
+    least: float | None = None
+    """The least gain worth knowing of."""
+    plans: bool = False
+    """Whether the seed is measured alone, to say what a comparison could show."""
+
+
+def compared_in(state: State, folder: Path | None = None) -> Compared | None:
+    """What a run compares; None for a run that compares nothing."""
+    if state.started is None or not COMPARES.get(state.started.recipe):
+        return None
+    return decoded(state.started.facts.get("compared"), Compared, "facts.compared", folder)
+
+
+def comparison_of(
+    state: State, reasons: Mapping[int, str] | None = None, folder: Path | None = None
+) -> Comparison | None:
     """The comparison that a run is; None for any other run.
 
     Reasons of steps, where given, say what failed, which those in the state do not.
     """
-    if state.started is None or state.started.recipe != COMPARE:
+    told = compared_in(state, folder)
+    if told is None:
         return None
-    facts = cast("dict[str, Any]", state.started.facts)
-    told, counts = facts[COMPARE], facts["cases"]
-    seed, *others = cast("list[str]", told["labels"])
-    gate = Compare(max(1, len(others)), told["least"], told["most"])
+    seed, *others = told.labels
+    gate = Compare(max(1, len(others)), told.least, told.most)
     # each is asked until it has an answer, and the last one counts
     closed = {step.turn.number: step for step in state.history}
     known = {step.step: step.verdict.words for step in state.history} | dict(reasons or {})
-    minimize = state.fact("direction") == "minimize"
-    plans = bool(told["plan"])
+    minimize = state.settings.direction == "minimize"
     lines = (
-        () if plans else [_line(label, closed.get(n), minimize) for n, label in enumerate(others)]
+        ()
+        if told.plans
+        else [_line(label, closed.get(n), minimize) for n, label in enumerate(others)]
     )
     lines = [
         line if line.step is None else replace(line, reason=known[line.step]) for line in lines
     ]
     return Comparison(
         seed=seed,
-        cases=counts["holdout"],
+        cases=(state.settings.cases or {}).get("holdout", 0),
         alpha=gate.alpha,
         lines=tuple(lines),
-        planned=_planned(closed.get(0), gate) if plans else None,
-        plans=plans,
-        reason=known[closed[0].step] if plans and 0 in closed else "",
+        planned=_planned(closed.get(0), gate) if told.plans else None,
+        plans=told.plans,
+        reason=known[closed[0].step] if told.plans and 0 in closed else "",
     )
 
 

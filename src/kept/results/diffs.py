@@ -6,7 +6,7 @@ Two runs are compared on common cases, with the case as unit: flipped cases, and
 significance. The bounds of the mean difference hold for unseen cases at 95 % confidence.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
@@ -42,12 +42,19 @@ def best_diff(run: Run) -> str:
 
 def _shown(run: Run, old: Candidate, new: Candidate) -> tuple[Candidate, Candidate]:
     """Both sides; of a refinement the deliverables alone."""
-    if run.glance.begun.recipe != REFINE:
-        return old, new
+    shown = _DELIVERED.get(run.glance.begun.recipe)
+    return (shown(old), shown(new)) if shown else (old, new)
+
+
+def _deliverable(candidate: Candidate) -> Candidate:
     # at use: few runs refine
     from kept.orchestrator.refine.attempt import deliverable_of
 
-    return deliverable_of(old), deliverable_of(new)
+    return deliverable_of(candidate)
+
+
+_DELIVERED: Mapping[str, Callable[[Candidate], Candidate]] = {REFINE: _deliverable}
+"""What of a candidate is shown, by recipe, where that is not all of it."""
 
 
 def _candidate(run: Run, closed: StepClosed, incumbent: Candidate) -> Candidate:

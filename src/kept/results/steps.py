@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
 
 from kept.core.edit import Edit, SetValue
 from kept.core.event import Stage, StepRecords, stages_of
@@ -22,6 +21,7 @@ from kept.core.rollout import Job, TraceItem
 from kept.core.score import Outcome
 from kept.results.diffs import step_diff
 from kept.results.summary import StepLine, line_of, objective_from
+from kept.store.jsonl import decoded
 from kept.store.overview import OpenNow
 from kept.store.reader import Run
 from kept.store.step_index import answered_step, opened_step
@@ -108,8 +108,8 @@ def step_detail(run: Run, step: int, *, traces: bool = False) -> StepDetail:
 
 
 def _prompt(run: Run, turn: Turn) -> str:
-    own = run.glance.begun.facts.get("prompts")
-    return cast("dict[str, str]", own).get(turn.proposer, "") if own else ""
+    own = decoded(run.glance.begun.facts.get("prompts") or {}, dict[str, str], "facts.prompts")
+    return own.get(turn.proposer, "")
 
 
 def _proposing(run: Run, step: int) -> tuple[TraceItem, ...]:

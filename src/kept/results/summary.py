@@ -1,19 +1,19 @@
 """Summary of a run for all views: scoring in words, tie-breakers, shares of proposers.
 
-Scoring is read from the fact that a recipe wrote about its scorer; an unknown format gives no
+Scoring is read from what the settings of a run have of its scorer; an unknown format gives no
 text.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 from kept.core.budget import Spend, StopReason
-from kept.core.event import RunStarted
-from kept.core.objective import Constraint, Objective, Operator
-from kept.core.plan import COMPARE, SUITE
+from kept.core.event import Document, RunSettings, RunStarted
+from kept.core.objective import Objective
+from kept.core.plan import COMPARE
 from kept.core.proposal import MERGE, ClosedStep, Proposal, Reply
 from kept.core.rollout import Purpose
 from kept.core.schedules.round_robin import OF_THE_RUN
@@ -29,18 +29,73 @@ from kept.core.verdict import (
     VerdictKind,
     word_for,
 )
+from kept.store.jsonl import decoded
 from kept.store.overview import journalled_spend
 from kept.store.reader import Run, Unmeasured, unmeasured
-from kept.store.schema import seed_value
 from kept.store.step_index import StepRow
 
 if TYPE_CHECKING:
     from kept.results.compare import Comparison
 
 
-def scorer_words(fact: object) -> str:
+class Named(TypedDict):
+    """A criterion."""
+
+    name: str
+
+
+class Rule(TypedDict):
+    """A rule of a scorer."""
+
+    kind: str
+
+
+class Judge(TypedDict):
+    """A model that judges."""
+
+    provider: str
+    model: str
+
+
+class Pairwise(TypedDict, total=False):
+    """A comparison in both orders."""
+
+    prompt: str | None
+
+
+class Part(TypedDict):
+    """A part of a composite scorer."""
+
+    name: str
+    scorer: "Scoring"
+
+
+class Scoring(TypedDict, total=False):
+    """How candidates are run or scored, as far as it is told in words."""
+
+    type: str
+    command: object
+    agent: str
+    model: object
+    function: str
+    rules: list[Rule]
+    criteria: list[Named]
+    judges: list[Judge] | None
+    draws: int
+    cap: float | None
+    pairwise: Pairwise | None
+    prompt: str | list[str] | None
+    parts: list[Part]
+
+
+def scoring_in(document: Document) -> Scoring:
+    """The runner or scorer of the settings of a run, or of a plan."""
+    return decoded(document, Scoring, "settings.spec")
+
+
+def scorer_words(told: Scoring) -> str:
     """One line about a scorer or a runner; empty where nothing is known of it."""
-    match fact:
+    match told:
         case {"command": str(command)}:
             return f"`{command}`"
         case {"type": "agent", "agent": str(agent), "model": str(model)}:
@@ -50,58 +105,50 @@ def scorer_words(fact: object) -> str:
         case {"type": "python", "function": str(function)}:
             return f"the Python function `{function}`"
         case {"type": "rules"}:
-            rules = cast("dict[str, list[dict[str, str]]]", fact)["rules"]
-            kinds = dict.fromkeys(rule["kind"] for rule in rules)
+            kinds = dict.fromkeys(rule["kind"] for rule in told.get("rules", ()))
             return f"rules: {', '.join(kinds)}"
         case {"type": "judge"}:
-            return _judge_words(cast("dict[str, Any]", fact))
+            return _judge_words(told)
         case {"type": "assertions"}:
             return "what each case asserts"
         case {"type": "composite"}:
-            parts = [f"{part['name']} ({scorer_words(part['scorer'])})" for part in _parts(fact)]
+            parts = [f"{one['name']} ({scorer_words(one['scorer'])})" for one in _parts(told)]
             return f"a weighted mean of {', '.join(parts)}"
         case _:
             return ""
 
 
-def _judge_words(fact: dict[str, Any]) -> str:
-    names = [criterion["name"] for criterion in fact.get("criteria", ())]
-    names += ["a comparison in both orders"] if fact.get("pairwise") else []
-    judges = [f"{one['provider']}/{one['model']}" for one in fact.get("judges") or ()]
+def _judge_words(told: Scoring) -> str:
+    pairwise = told.get("pairwise")
+    names = [criterion["name"] for criterion in told.get("criteria", ())]
+    names += ["a comparison in both orders"] if pairwise else []
+    judges = [f"{one['provider']}/{one['model']}" for one in told.get("judges") or ()]
     by = f" by {', '.join(judges)}" if judges else ""
-    times = f", {fact['draws']} draws each" if fact.get("draws", 1) > 1 else ""
-    floor = f"; rules cap it at {fact.get('cap') or 0:g}" if fact.get("rules") else ""
-    pairwise = cast("dict[str, Any]", fact.get("pairwise") or {})
-    own = [str(one["prompt"]) for one in (fact, pairwise) if one.get("prompt")]
-    told = f"; told by your {' and '.join(own)}" if own else ""
-    return f"judged{by}{times}: {', '.join(names)}{floor}{told}"
+    times = f", {told.get('draws')} draws each" if told.get("draws", 1) > 1 else ""
+    floor = f"; rules cap it at {told.get('cap') or 0:g}" if told.get("rules") else ""
+    prompts = (told.get("prompt"), (pairwise or Pairwise()).get("prompt"))
+    own = [prompt for prompt in prompts if isinstance(prompt, str) and prompt]
+    by_prompt = f"; told by your {' and '.join(own)}" if own else ""
+    return f"judged{by}{times}: {', '.join(names)}{floor}{by_prompt}"
 
 
-def judges(fact: object) -> bool:
+def judges(told: Scoring) -> bool:
     """Whether models take part as judges."""
-    match fact:
-        case {"type": "judge"}:
-            return True
-        case {"type": "composite"}:
-            return any(judges(part["scorer"]) for part in _parts(fact))
-        case _:
-            return False
+    return told.get("type") == "judge" or any(judges(part["scorer"]) for part in _parts(told))
 
 
-def scoring_functions(fact: object) -> Iterator[str]:
+def scoring_functions(told: Scoring) -> Iterator[str]:
     """The Python functions of the user that take part."""
-    match fact:
+    match told:
         case {"type": "python", "function": str(function)}:
             yield function
-        case {"type": "composite"}:
-            for part in _parts(fact):
-                yield from scoring_functions(part["scorer"])
         case _:
-            return
+            for part in _parts(told):
+                yield from scoring_functions(part["scorer"])
 
 
-def _parts(fact: object) -> list[dict[str, object]]:
-    return cast("dict[str, list[dict[str, object]]]", fact)["parts"]
+def _parts(told: Scoring) -> list[Part]:
+    return told.get("parts", [])
 
 
 _BEST_KNOWN: tuple[Purpose, ...] = ("test", "promote", "decide", "screen")
@@ -120,8 +167,7 @@ class Tie(NamedTuple):
 
 def ties_of(state: State) -> tuple[Tie, ...]:
     """Every tie-breaker of a run, in order; nothing while nothing was measured."""
-    given = state.started.facts.get("tie_breakers") if state.started else None
-    names = [str(one).partition(" ")[2] for one in cast("list[object]", given or [])]
+    names = [one.partition(" ")[2] for one in state.settings.tie_breakers]
     seed = {e.purpose: e for e in state.evaluations.get(state.seed, ())}
     best = {e.purpose: e for e in state.evaluations.get(state.best, ())}
     both = next((purpose for purpose in _BEST_KNOWN if purpose in seed and purpose in best), None)
@@ -360,10 +406,7 @@ def summary(run: Run) -> Summary:
     seed_value, best_value = values(state)
     claim = claim_of(state)
     since = max(0.0, state.sitting[1] - state.sitting[0]) if state.sitting else 0.0
-    proposers = started.facts.get("proposers")
-    sandbox = started.facts.get("sandbox")
-    facts = cast("dict[str, list[object]]", sandbox) if isinstance(sandbox, dict) else {}
-    objective = objective_of(state)
+    settings, objective = started.settings, objective_of(state)
     # the reasons of the index, which say what failed; those of the state are what proposers see
     reasons = {row.step: row.reason for row in run.steps}
     return Summary(
@@ -371,21 +414,19 @@ def summary(run: Run) -> Summary:
         folder=run.folder,
         version=started.version,
         recipe=started.recipe,
-        spec=state.fact("spec"),
+        spec=settings.spec.path,
         status=run.status,
         stopped=state.stopped,
         started=started.t,
         elapsed=state.elapsed + since,
-        metric=state.fact("metric") or "score",
+        metric=settings.metric,
         direction=objective.direction,
-        gate=state.fact("gate"),
-        proposers=tuple(map(str, cast("list[object]", proposers)))
-        if isinstance(proposers, list)
-        else (),
-        cases=_numbers(started.facts.get("cases")),
-        budget=_numbers(started.facts.get("budget")),
-        not_enforced=tuple(map(str, facts.get("not_enforced", ()))),
-        functions=tuple(scoring_functions(started.facts.get("scorer"))),
+        gate=settings.gate,
+        proposers=settings.proposers,
+        cases=settings.cases or {},
+        budget={name: n for name, n in asdict(settings.budget).items() if n is not None},
+        not_enforced=not_enforced(settings),
+        functions=tuple(scoring_functions(scoring_in(settings.spec.scorer))),
         seed=state.seed,
         best=state.best,
         best_step=state.best_step,
@@ -404,22 +445,25 @@ def summary(run: Run) -> Summary:
         unmeasured=unmeasured(run, state),
         lost=len(state.lost),
         turns=turns_of(state),
-        comparison=_comparison(state, reasons),
+        comparison=_comparison(state, reasons, run.folder),
         spend=journalled_spend(run.folder, state),
     )
 
 
-def _comparison(state: State, reasons: Mapping[int, str]) -> "Comparison | None":
-    if state.started is None or state.started.recipe != COMPARE:
+_COMPARES = {COMPARE: True}
+
+
+def _comparison(state: State, reasons: Mapping[int, str], folder: Path) -> "Comparison | None":
+    if state.started is None or not _COMPARES.get(state.started.recipe):
         return None
     # at use: few runs are comparisons
     from kept.results.compare import comparison_of
 
-    return comparison_of(state, reasons)
+    return comparison_of(state, reasons, folder)
 
 
 def _leading(state: State) -> int | None:
-    if state.incumbent == state.best or state.fact("gate") != "race":
+    if state.incumbent == state.best or state.settings.gate != "race":
         return None
     made = (step for step in reversed(state.history) if step.verdict.outcome == "keep")
     return next((step.step for step in made if step.candidate == state.incumbent), None)
@@ -477,28 +521,14 @@ def objective_of(state: State) -> Objective:
 
 def objective_from(started: RunStarted | None) -> Objective:
     """What a run improves, as far as the record of its start tells."""
-    facts: Mapping[str, object] = started.facts if started else {}
-    minimize = facts.get("direction") == "minimize"
-    given = facts.get("constraints")
-    rows = cast("list[dict[str, object]]", given) if isinstance(given, list) else []
-    return Objective(
-        str(facts.get("metric") or "score"),
-        "minimize" if minimize else "maximize",
-        constraints=tuple(
-            Constraint(
-                str(row["metric"]), cast("Operator", row["op"]), float(cast("float", row["value"]))
-            )
-            for row in rows
-        ),
-    )
+    settings = started.settings if started else RunSettings()
+    return Objective(settings.metric, settings.direction, constraints=settings.constraints)
 
 
-def _numbers(fact: object) -> Mapping[str, int]:
-    """The numbers among a fact's entries: facts are whatever a recipe wrote, read with care."""
-    if not isinstance(fact, Mapping):
-        return {}
-    entries = cast("Mapping[str, object]", fact)
-    return {name: cast("int", v) for name, v in entries.items() if isinstance(v, int | float)}
+def not_enforced(settings: RunSettings) -> tuple[str, ...]:
+    """What the sandbox of a run did not enforce."""
+    told = settings.spec.sandbox.get("not_enforced")
+    return decoded(told or (), tuple[str, ...], "settings.spec.sandbox.not_enforced")
 
 
 def values(state: State) -> tuple[float | None, float | None]:
@@ -509,13 +539,9 @@ def values(state: State) -> tuple[float | None, float | None]:
 
 def measured_on(state: State) -> str:
     """Cases that `values` are from, as in `12 test cases`; empty for a run without cases."""
-    started = state.started
-    # the tasks of a suite are no split of cases
-    splits = started.facts.get("cases") if started and started.recipe != SUITE else None
-    purpose = measured_values(state)[2]
-    if not isinstance(splits, Mapping) or not splits or purpose is None:
+    sizes, purpose = state.settings.cases, measured_values(state)[2]
+    if not sizes or purpose is None or not state.settings.sampled:
         return ""
-    sizes = cast("Mapping[str, int]", splits)
     known = state.evaluations.get(state.best, ())
     cases = max((len(e.cases) for e in known if e.purpose == purpose), default=0)
     split = {"test": "test", "screen": "train"}.get(purpose, "holdout")
@@ -526,8 +552,7 @@ def measured_on(state: State) -> str:
 
 def measured_values(state: State) -> tuple[float | None, float | None, Purpose | None]:
     """The values of seed and best, and what the rollouts they are from were for."""
-    direction = "minimize" if state.fact("direction") == "minimize" else "maximize"
-    objective = Objective(direction=direction)
+    objective = Objective(direction=state.settings.direction)
     # where every rollout failed, the loss is the worst there is, and nothing was measured
     losses: list[dict[Purpose, float | None]] = [
         {e.purpose: e.loss for e in state.evaluations.get(id_, ()) if e.failed < e.asked}
@@ -542,8 +567,8 @@ def measured_values(state: State) -> tuple[float | None, float | None, Purpose |
     common = scored or both or [*orders[2:]]
     pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
     found = [None if loss is None else objective.value(loss) for loss in pair]
-    if found == [None, None] and state.best == state.seed and state.started is not None:
-        found = [seed_value(state.started.facts)] * 2
+    if found == [None, None] and state.best == state.seed:
+        found = [state.settings.seed_value] * 2
     return found[0], found[1], next((p for p in common if p in best), None)
 
 

@@ -24,6 +24,7 @@ from kept.core import edit as edits
 from kept.core import proposal as replies
 from kept.core.event import (
     SCHEMA,
+    Document,
     Event,
     Proposed,
     RunResumed,
@@ -35,7 +36,7 @@ from kept.core.event import (
 from kept.core.rollout import FREE, Failure, Job, Purpose, Usage
 from kept.core.score import Finding, Outcome
 from kept.errors import JournalError
-from kept.store.schema import check_facts, check_time
+from kept.store.schema import check_time
 
 T = TypeVar("T")
 
@@ -164,7 +165,7 @@ def _decode_hook(kind: type, value: Any) -> Any:  # noqa: ANN401 # msgspec's own
 
 
 def _encode_hook(value: object) -> object:
-    # what users put into `settings` and `facts` may hold paths, sets and the like
+    # what users put into `settings` of a turn may hold paths, sets and the like
     return str(value)
 
 
@@ -186,6 +187,13 @@ def encode(value: object) -> bytes:
         return json.dumps(plain, separators=(",", ":")).encode()
 
 
+def document_of(value: object) -> Document:
+    """A dataclass as the JSON object that a journal has of it; empty for None."""
+    if value is None:
+        return {}
+    return decode(encode(value), dict[str, object])
+
+
 def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
     """A value of this type from its JSON."""
     decoder = _decoders.get(kind)
@@ -205,10 +213,11 @@ def decode_event(line: bytes) -> Event:
     """One event from its line; raises `ValueError` on anything else."""
     event = _decode_event(line)
     check_time(event.t)
-    if isinstance(event, RunStarted):
-        check_facts(event.facts, event.recipe)
-    elif isinstance(event, RunResumed):
-        check_facts(event.facts)
+    if isinstance(event, RunStarted) and event.schema < SCHEMA:
+        raise ValueError(
+            f"this run was written by an older kept (journal version {event.schema}, this one reads"
+            f" {SCHEMA}); start it again"
+        )
     return event
 
 

@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -22,7 +23,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 import msgspec
 
 from kept.core.artifact import Candidate
-from kept.core.event import Event
+from kept.core.event import Event, RunResumed, RunStarted
 from kept.core.rollout import Failure
 from kept.errors import JournalError
 from kept.store import codec
@@ -550,3 +551,53 @@ def _finder(needles: tuple[bytes, ...]) -> Callable[[mmap.mmap, int], int]:
         return -1 if hit is None else hit.start()
 
     return find
+
+
+def decoded(document: object, kind: type[T], place: str, folder: Path | None = None) -> T:
+    """A part of the last start or resume of a run, as a type of its own.
+
+    Raises a `JournalError` that names the place and, for the run of a folder, the line. A dataclass
+    has all of its keys and no others, because a resume takes a request as a whole: an unknown key
+    was renamed, or asks for a feature that this version lacks. A `TypedDict` drops others.
+    """
+    try:
+        return _converted(document, kind, place)
+    except ValueError as error:
+        path = folder / "journal.jsonl" if folder else Path("journal.jsonl")
+        raise damaged(path, _line_of_settings(path) if folder else 1, error) from error
+
+
+def _converted(document: object, kind: type[T], place: str) -> T:
+    try:
+        found = msgspec.convert(document, kind)
+        # a run without facts of its own has none of them
+        if document and is_dataclass(kind):
+            _check_keys(document, codec.document_of(found), place)
+        return found
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise ValueError(f"`{place}{where.removesuffix('`')}`: {what}") from error
+
+
+def _check_keys(document: object, whole: object, place: str) -> None:
+    """Raise a `ValueError` for a key that is too much, or missing."""
+    if isinstance(whole, dict):
+        own = msgspec.convert(document, dict[str, object])
+        known = msgspec.convert(whole, dict[str, object])
+        for name in (*own, *known):
+            if name not in known:
+                raise ValueError(f"`{place}.{name}` is no key that is known here")
+            if name not in own:
+                raise ValueError(f"`{place}.{name}` is missing")
+            _check_keys(own[name], known[name], f"{place}.{name}")
+    elif isinstance(whole, list):
+        own_rows = msgspec.convert(document, list[object])
+        known_rows = msgspec.convert(whole, list[object])
+        for n, (one, other) in enumerate(zip(own_rows, known_rows, strict=True)):
+            _check_keys(one, other, f"{place}[{n}]")
+
+
+def _line_of_settings(path: Path) -> int:
+    """The line of the last start or resume."""
+    events = enumerate(read_events(path), 1)
+    return max(n for n, event in events if isinstance(event, RunStarted | RunResumed))

@@ -6,17 +6,17 @@ compares them. It takes no lock and writes nothing. `refresh` reads only new dat
 into steps with a verdict and others.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from kept.core.budget import NOTHING, Spend, StopReason
-from kept.core.event import RunResumed, RunStarted, RunStopped
+from kept.core.event import RunResumed, RunSettings, RunStarted, RunStopped, resumed
 from kept.core.near_misses import ENTERED
 from kept.core.objective import Direction, Objective
-from kept.core.plan import AGENT_RUN, SUITE
+from kept.core.plan import AGENT_RUN
 from kept.core.proposal import Reply, Turn, proposal_scope
 from kept.core.rollout import FREE, Job, Usage
 from kept.core.state import State
@@ -39,7 +39,6 @@ from kept.store.jsonl import (
 )
 from kept.store.lock import holder
 from kept.store.pack import Pack
-from kept.store.schema import seed_value
 from kept.store.step_index import ENDS, SPENT, Opened, StepLog, StepRow, Told, closed_step, spend_of
 
 
@@ -187,7 +186,7 @@ class Glance:
 
     @property
     def begun(self) -> RunStarted:
-        """How it started; the facts are those of its last sitting."""
+        """How it started; settings, request and facts are those of its last sitting."""
         spine = self.folder / "journal.jsonl"
         if self.started is None and self._read:
             raise misplaced(spine, 1, "a journal begins with `run_started`")
@@ -238,11 +237,13 @@ class Glance:
         if self.stopped is not None:
             words = {"interrupted": "interrupted", "error": "stopped by an error"}
             told = words.get(self.stopped.kind, "finished")
-            agent = self.started is not None and self.started.recipe == AGENT_RUN
-            return self._finished_agent() if agent and told == "finished" else told
+            if told != "finished" or self.started is None:
+                return told
+            finished = _FINISHED.get(self.started.recipe)
+            return finished(self) if finished else told
         return "running" if holder(self.folder) is not None else "killed"
 
-    def _finished_agent(self) -> str:
+    def finished_agent(self) -> str:
         """Of an agent run that has ended: it may have failed at its task."""
         if holder(self.folder) is not None:
             return "running"  # its folder is being written
@@ -293,24 +294,23 @@ class Glance:
     @property
     def direction(self) -> Direction:
         """Which way is better."""
-        return "minimize" if self.fact("direction") == "minimize" else "maximize"
+        return self.settings.direction
 
     @property
     def metric(self) -> str:
         """What is improved."""
-        return self.fact("metric") or "score"
+        return self.settings.metric
 
-    def fact(self, name: str) -> str:
-        """One of the facts that the run started with, as text; empty when it is not there."""
-        return str(self.started.facts.get(name, "")) if self.started else ""
+    @property
+    def settings(self) -> RunSettings:
+        """Settings of the run, as its last start or resume has them."""
+        return self.started.settings if self.started else RunSettings()
 
     def value(self, loss: float | None) -> float | None:
         """A loss in the metric's own units."""
         if loss is None:
             return None
-        return Objective(
-            direction="minimize" if self.direction == "minimize" else "maximize"
-        ).value(loss)
+        return Objective(direction=self.direction).value(loss)
 
     @property
     def values(self) -> tuple[float | None, float | None]:
@@ -321,10 +321,9 @@ class Glance:
     def measured_on(self) -> str:
         """Cases that `values` are from, as in `12 test cases`; empty for a run without cases."""
         purpose = self._measured()[2]
-        given = self.begun.facts.get("cases")
-        if purpose is None or not isinstance(given, Mapping) or self.begun.recipe == SUITE:
+        sizes = self.settings.cases
+        if purpose is None or sizes is None or not self.settings.sampled:
             return ""
-        sizes = cast("Mapping[str, int]", given)
         splits = {"test": ("test",), "screen": ("train",)}.get(purpose, ("holdout",))
         if splits == ("holdout",) and any(ENTERED in row.numbers for row in self.rows):
             splits = ("train", "holdout")  # a final of variants: no proposer learnt from them
@@ -346,7 +345,7 @@ class Glance:
         )
         values = self.value(first), self.value(last)
         if values == (None, None) and self.best == self.seed:
-            values = (seed_value(self.begun.facts),) * 2
+            values = (self.settings.seed_value,) * 2
         return values[0], values[1], next((p for p in common if p in best), None)
 
     @property
@@ -397,8 +396,7 @@ class Glance:
                     self.started = event
                     self.sittings.append(Sitting(event.t))
                 case RunResumed() if self.started is not None:
-                    facts = {**self.started.facts, **event.facts}
-                    self.started = replace(self.started, facts=facts)
+                    self.started = resumed(self.started, event)
                     self.sittings.append(Sitting(event.t))
                 case RunStopped() if self.sittings:
                     self.sittings[-1].ended, self.sittings[-1].why = event.t, event.reason
@@ -406,6 +404,10 @@ class Glance:
                     pass
         if self._whole:
             check_whole(spine, self._read)
+
+
+_FINISHED: Mapping[str, Callable[[Glance], str]] = {AGENT_RUN: Glance.finished_agent}
+"""What a run that came to its end is called, by recipe, where that depends on how it ended."""
 
 
 def _gain(numbers: Mapping[str, float], by: str) -> Gain:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from kept.core.artifact import Candidate
-from kept.core.event import Event, StepClosed, StepOpened
+from kept.core.event import Event, RunSettings, StepClosed, StepOpened
 from kept.core.rollout import Job, Purpose, Rollout, TraceItem
 from kept.core.score import Outcome
 from kept.core.state import FoldError, State, advance
@@ -35,9 +35,6 @@ from kept.store.overview import Glance
 from kept.store.pack import Pack
 from kept.store.schema import check_told
 from kept.store.step_index import StepRow, closed_step
-
-HOME = "home"
-"""The fact that says which `.kept` folder a run began in."""
 
 T = TypeVar("T")
 
@@ -109,29 +106,32 @@ class Run:
         """What kind of run it is; None where it ended before it began."""
         return self.state.started.recipe if self.state.started else None
 
-    def fact(self, name: str) -> object:
-        """One of the facts that the run started with; None when it is not there."""
-        return self.state.started.facts.get(name) if self.state.started else None
+    @property
+    def settings(self) -> RunSettings:
+        """Settings of the run, as its last start or resume has them."""
+        return self.state.settings
 
-    def path_of(self, name: str) -> Path | None:
-        """A path among the facts, where it is now; None when it is not there."""
-        said = self.fact(name)
-        return self.moved(Path(str(said))) if said else None
+    @property
+    def spec(self) -> Path | None:
+        """The spec, where it is now; None for a run without one."""
+        said = self.settings.spec.path
+        return self.moved(Path(said)) if said else None
 
     @property
     def outputs(self) -> Path:
         """The folder of the files that a run leaves behind, besides its journal."""
-        place = self.path_of("results") or Path()
-        return place if self.fact("named") else place / self.id
+        spec = self.settings.spec
+        place = self.moved(Path(spec.results)) if spec.results else Path()
+        return place if spec.named else place / self.id
 
     def moved(self, path: Path) -> Path:
         """A path of the project, in the project that the run is in now.
 
         One that was copied or moved with its runs is another: nothing of it may lead back.
         """
-        home = self.fact(HOME)
+        home = self.settings.home
         now = self.folder.resolve().parent.parent
-        if not isinstance(home, str) or now == Path(home) or now.name != Path(home).name:
+        if not home or now == Path(home) or now.name != Path(home).name:
             return path
         try:
             there = now.parent / path.relative_to(Path(home).parent)

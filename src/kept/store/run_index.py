@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
-from typing import cast
 from zlib import crc32
 
 from kept.core.plan import AGENT_RUN, ITERATIONS, REFINE
@@ -117,12 +116,13 @@ class RunIndex:
         fresh: list[RunRow] = []
         for row in self.rows():
             found.append(row)
-            if row.recipe != REFINE:
+            inner = _INNER_RUNS.get(row.recipe)
+            if inner is None:
                 continue
             mine = sorted(known.get(row.id, ()), key=lambda one: one.iteration)
             if not mine or any(one.size != row.size for one in mine):
                 try:
-                    mine = iterations_of(self._home.runs / row.id, row)
+                    mine = inner(self._home.runs / row.id, row)
                 except JournalError as error:
                     # its own row needs less of the journal than its iterations do
                     found[-1] = _unreadable(row.id, UNREADABLE, str(error.message), row.size)
@@ -187,12 +187,10 @@ class RunIndex:
         seed_value, best_value = told.values
         spend, gain = told.spend, told.gain
         limit, used = nearest_limit(told)
-        asked = started.facts.get(AGENT_RUN)
-        agent_run = cast("Mapping[str, object]", asked if isinstance(asked, Mapping) else {})
         return RunRow(
             id=folder.name,
             recipe=started.recipe,
-            spec=told.fact("spec"),
+            spec=told.settings.spec.path,
             status=status,
             started=started.t,
             steps=len(told.rows),
@@ -200,7 +198,7 @@ class RunIndex:
             keeps=told.keeps,
             rollouts=spend.rollouts,
             usd=spend.usd,
-            metric=told.fact("metric"),
+            metric=told.metric,
             seed_value=seed_value,
             best_value=best_value,
             reason=told.stopped.message if told.stopped else "",
@@ -212,7 +210,7 @@ class RunIndex:
             elapsed=told.elapsed,
             spark=" ".join(f"{value:.4g}" for value in _staircase(told)),
             size=size,
-            parent_run_id=str(agent_run.get("parent_run_id") or ""),
+            parent_run_id=str(started.request.get("parent_run_id") or ""),
         )
 
 
@@ -228,7 +226,7 @@ def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
     """
     path = folder / "journal.jsonl"
     state = fold_run(read_events(path), path).state
-    root = state.fact(ITERATIONS)
+    root = str(state.started.facts.get(ITERATIONS, "")) if state.started else ""
     return [
         replace(
             of,
@@ -259,6 +257,10 @@ def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
     ]
 
 
+_INNER_RUNS: Mapping[str, Callable[[Path, RunRow], list[RunRow]]] = {REFINE: iterations_of}
+"""Lists the runs inside a run, by recipe."""
+
+
 def _glance(folder: Path) -> Glance:
     return Glance(folder).refresh()
 
@@ -270,9 +272,7 @@ def _unreadable(name: str, status: str, reason: str, size: int) -> RunRow:
 
 def nearest_limit(told: Glance) -> tuple[str, float]:
     """The limit of a run's budget that it is nearest to, and the share of it that is used."""
-    given = told.begun.facts.get("budget")
-    limits = cast("Mapping[str, object]", given if isinstance(given, Mapping) else {})
-    spend = told.spend
+    limits, spend = told.settings.budget, told.spend
     used = {
         "max_iterations": len(told.rows),
         "max_minutes": told.elapsed / 60,
@@ -280,9 +280,9 @@ def nearest_limit(told: Glance) -> tuple[str, float]:
         "max_rollouts": spend.rollouts,
     }
     shares = {
-        name.removeprefix("max_"): used[name] / limit
-        for name, limit in limits.items()
-        if name in used and isinstance(limit, int | float) and limit > 0
+        name.removeprefix("max_"): done / limit
+        for name, done in used.items()
+        if (limit := getattr(limits, name))
     }
     return max(shares.items(), key=lambda share: share[1], default=("", 0.0))
 

@@ -1,36 +1,20 @@
-"""Schemas of journalled dicts that the core leaves open: settings, accounts, facts.
+"""Schemas of journalled dicts that the core leaves open: turn settings and accounts.
 
-Settings come from a schedule for a proposer, accounts from a proposer about its step, facts from
-the plan about the run. Only keys that a reader depends on are listed; others are allowed. A value
-that does not match was changed by another program. It is reported by name and never misread.
-
-The request of a run allows no extra keys, because a resume takes it as a whole. An unknown key
-was renamed, or asks for a feature that this version lacks.
+Settings come from a schedule for a proposer, accounts from a proposer about its step. Only keys
+that a reader depends on are listed; others are allowed. A value that does not match was changed by
+another program. It is reported by name and never misread.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, TypedDict, cast
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
 from kept.core.event import Event, Proposed, StepClosed, StepOpened
-from kept.core.plan import (
-    AGENT_RUN,
-    COMPARE,
-    COORDINATE,
-    EVAL,
-    ITERATIONS,
-    REFINE,
-    SEED_VALUE,
-    SKILL,
-    SUITE,
-)
+from kept.core.plan import AGENT_CONFIG, REFINE, SKILL, SUITE
 from kept.core.proposal import Proposal, Skip
-from kept.models.prompts import ARTIFACTS
 
 Words = str | None
-Names = list[str] | None
-Number = float | None
 
 LATEST = 253402300799.0
 """The last second that a calendar has a date for."""
@@ -109,7 +93,7 @@ class UpdateAccount(TypedDict, total=False):
 
 ACCOUNTS: Mapping[str, Any] = {
     REFINE: RerunAccount,
-    COORDINATE: TrialAccount,
+    AGENT_CONFIG: TrialAccount,
     SKILL: TrainingAccount,
     SUITE: UpdateAccount,
 }
@@ -119,6 +103,15 @@ WHOLE: Mapping[str, tuple[str, ...]] = {
     REFINE: ("run_id", "status", "seconds", "loss", "tier", "manager", "worker")
 }
 """By recipe, what an account has all of or nothing."""
+
+
+NEEDED_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    REFINE: ("k",),
+    AGENT_CONFIG: (),
+    SKILL: (),
+    SUITE: (),
+}
+"""By recipe with a schedule of Kept's own, the settings that each of its turns has."""
 
 
 class TurnSettings(TypedDict, total=False):
@@ -138,9 +131,10 @@ def check_told(event: Event, recipe: str) -> None:
         if event.rollouts_at < 0:
             raise ValueError("`rollouts_at` is below 0")
         settings = event.turn.settings
-        if settings and recipe in ACCOUNTS:
-            if recipe == REFINE and "k" not in settings:
-                raise ValueError("`turn.settings.k` is missing")
+        needed = NEEDED_SETTINGS.get(recipe)
+        if settings and needed is not None:
+            if missing := [name for name in needed if name not in settings]:
+                raise ValueError(f"`turn.settings.{missing[0]}` is missing")
             check_shape(settings, TurnSettings, "turn.settings")
     elif isinstance(event, StepClosed):
         if not 0 <= event.rollouts[0] <= event.rollouts[1]:
@@ -173,287 +167,3 @@ def check_shape(value: object, kind: Any, place: str) -> None:  # noqa: ANN401 #
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
         raise ValueError(f"`{place}{where.removesuffix('`')}`: {what}") from error
-
-
-class ConstraintFact(TypedDict):
-    """A constraint of the objective."""
-
-    metric: str
-    op: str
-    value: float
-
-
-class PartFact(TypedDict):
-    """A part of a composite scorer."""
-
-    name: str
-    scorer: "ScorerFact"
-
-
-class NamedFact(TypedDict):
-    """Something with a name."""
-
-    name: str
-
-
-class RuleFact(TypedDict):
-    """A rule of a scorer."""
-
-    kind: str
-
-
-class JudgeFact(TypedDict):
-    """Who judges."""
-
-    provider: str
-    model: str
-
-
-class ScorerFact(TypedDict, total=False):
-    """How candidates are run, or scored."""
-
-    type: str
-    command: object
-    rules: list[RuleFact]
-    criteria: list[NamedFact]
-    judges: list[JudgeFact] | None
-    draws: int
-    cap: Number
-    pairwise: dict[str, object] | None
-    parts: list[PartFact]
-
-
-class SandboxFact(TypedDict, total=False):
-    """What commands run within."""
-
-    not_enforced: list[str]
-
-
-class ComparisonFact(TypedDict):
-    """What is compared."""
-
-    labels: list[str]
-    least: Number
-    most: int
-    plan: bool
-    passes: int | None
-
-
-class TypedFact(TypedDict):
-    """What a command line says of a comparison besides; one of a call of Python has no spec."""
-
-    words: list[str]
-    here: str
-    cases: Words
-    commits: dict[str, str]
-
-
-class CountsFact(TypedDict):
-    """How many cases a comparison has."""
-
-    holdout: int
-
-
-class WantedFact(TypedDict, total=False):
-    """Which cases are measured, and how often."""
-
-    repeats: int
-    limit: int | None
-    timeout: Number
-    filter: str
-    min_score: Number
-    output_json: str
-    split: str
-
-
-class SweepFact(TypedDict):
-    """What is measured."""
-
-    asked: int
-    wanted: WantedFact
-    cases: NotRequired[Names]
-    name: NotRequired[Words]
-    kind: NotRequired[Words]
-    pass_at: NotRequired[Number]
-    agent: NotRequired[dict[str, object] | None]
-
-
-class TuningFact(TypedDict, total=False):
-    """What a command line says of a run that tunes an agent."""
-
-    max_cycles: int | None
-    max_minutes: Number
-    max_usd: Number
-    numeric_max_trials: int | None
-    numeric_patience: int | None
-    textual_max_trials: int | None
-    textual_patience: int | None
-    repeats: int | None
-    accept_sigma: Number
-    seed: int | None
-    output: Words
-    allow_unpriced: bool | None
-
-
-class PhaseFact(TypedDict):
-    """A phase of such a run."""
-
-    name: str
-    proposer: str
-    max_trials: int
-    patience: int
-    least: int
-
-
-class OptimizerFact(TypedDict):
-    """The block that such a run goes by."""
-
-    loss_weights: dict[str, float]
-    axes: object
-    budget: dict[str, dict[str, Number]]
-    repeats: NotRequired[int]
-    holdout_eval_policy: NotRequired[str]
-
-
-class RefinementFact(TypedDict):
-    """What is refined, and how."""
-
-    run: str
-    folder: str
-    session: str
-    low: list[str]
-    mid: list[str]
-    high: list[str]
-    settings: list[str]
-    target: NotRequired[str]
-    iterations: NotRequired[int]
-    model: NotRequired[str]
-    worker_model: NotRequired[str]
-    from_last: NotRequired[bool]
-    start: NotRequired[str]
-    gate: NotRequired[str]
-    repeats: NotRequired[int]
-    cases: NotRequired[Words]
-    config: NotRequired[Words]
-    readings_usd: NotRequired[Number]
-
-
-class AssignmentFact(TypedDict):
-    """What an agent run was asked for."""
-
-    task: str
-    folder: str
-    inputs: list[str]
-    settings: list[str]
-    tags: list[str]
-    output: NotRequired[Words]
-    config: NotRequired[Words]
-    brief: NotRequired[str]
-    parent_run_id: NotRequired[Words]
-
-
-class SuiteFact(TypedDict):
-    """What a command line says of a run that optimizes prompts."""
-
-    epochs: int | None
-    target: str
-    folder: str
-    stamp: str
-
-
-FACTS: Mapping[str, Any] = {
-    **dict.fromkeys(("metric", "direction", "gate", "home"), str),
-    **dict.fromkeys(
-        ("spec", "id", "description", "source", "not_race", "seed_run", "start_run", ITERATIONS),
-        Words,
-    ),
-    **dict.fromkeys(("results", "folder", "registry", "measure"), Words),
-    **dict.fromkeys(("guards", "proposers", "tie_breakers"), list[str]),
-    **dict.fromkeys(("set", "set_again"), Names),
-    **dict.fromkeys(("prompts", "names", "artifacts"), dict[str, str] | None),
-    **dict.fromkeys(("width", "workers", "random_seed"), int),
-    "epochs": int | None,
-    "stages": dict[str, str],
-    **dict.fromkeys(("runner", "scorer"), ScorerFact | None),
-    **dict.fromkeys(("named", "shared", "baseline_only"), bool | None),
-    "cases": Literal["none"] | dict[str, int],
-    "budget": dict[str, Number],
-    "constraints": list[ConstraintFact],
-    "tie_tolerance": float,
-    SEED_VALUE: Number,
-    "sandbox": SandboxFact | None,
-    "optimizer": OptimizerFact | None,
-    "phases": list[PhaseFact] | None,
-    "helpers": dict[str, dict[str, str]] | None,
-    "helper_files": dict[str, str] | None,
-    COMPARE: ComparisonFact,
-    EVAL: SweepFact,
-    COORDINATE: TuningFact,
-    REFINE: RefinementFact,
-    AGENT_RUN: AssignmentFact,
-    SUITE: SuiteFact,
-    SKILL: dict[str, object],
-}
-"""By name; a fact of another name may be anything."""
-
-NEEDED: Mapping[str, Mapping[str, Any]] = {
-    COMPARE: {COMPARE: ComparisonFact, "cases": CountsFact},
-    EVAL: {EVAL: SweepFact},
-    COORDINATE: {COORDINATE: TuningFact, "optimizer": OptimizerFact},
-    REFINE: {REFINE: RefinementFact},
-    AGENT_RUN: {AGENT_RUN: AssignmentFact},
-    SUITE: {SUITE: SuiteFact},
-    SKILL: {SKILL: dict[str, object], "folder": str},
-}
-"""By recipe, the facts that its readers cannot do without."""
-
-CLOSED: Mapping[tuple[str, ...], Any] = {
-    (EVAL, "wanted"): WantedFact,
-    (COORDINATE,): TuningFact,
-    (REFINE,): RefinementFact,
-    (AGENT_RUN,): AssignmentFact,
-    (SUITE,): SuiteFact,
-}
-"""By their place, the facts that are read as a whole."""
-
-
-def check_facts(facts: Mapping[str, object], recipe: str = "") -> None:
-    """Raise a `ValueError` that names the fact that is not what it should be."""
-    for name, kind in NEEDED.get(recipe, {}).items():
-        _check_needed(facts, name, kind)
-    for name, value in facts.items():
-        kind = FACTS.get(name)
-        if kind is not None:
-            check_shape(value, kind, f"facts.{name}")
-    # a run is not gone on with without these, by what it tells of itself
-    if COMPARE in facts and facts.get("spec"):
-        _check_needed(facts, COMPARE, TypedFact)
-    if EVAL in facts and cast("Mapping[str, object]", facts[EVAL]).get("kind") == SKILL:
-        _check_needed(facts, "folder", str)
-    for name in ARTIFACTS if REFINE in facts and facts.get("artifacts") else ():
-        if name not in cast("Mapping[str, str]", facts["artifacts"]):
-            raise ValueError(f"`facts.artifacts.{name}` is missing")
-    for place, kind in CLOSED.items():
-        _check_closed(facts, place, kind)
-
-
-def _check_needed(facts: Mapping[str, object], name: str, kind: Any) -> None:  # noqa: ANN401 # whatever describes a type
-    if name not in facts:
-        raise ValueError(f"`facts.{name}` is missing")
-    check_shape(facts[name], kind, f"facts.{name}")
-
-
-def _check_closed(facts: Mapping[str, object], place: tuple[str, ...], kind: Any) -> None:  # noqa: ANN401 # as above
-    inside: Mapping[str, object] = facts
-    for name in place:
-        inside = cast("Mapping[str, object]", inside.get(name) or {})
-    known: Mapping[str, object] = kind.__annotations__
-    for name in inside:
-        if name not in known:
-            raise ValueError(f"`facts.{'.'.join((*place, name))}` is no key that is known here")
-
-
-def seed_value(facts: Mapping[str, Any]) -> float | None:
-    """The metric of the seed by a measurement before the run; None where it names none."""
-    value = facts.get(SEED_VALUE)
-    return None if value is None else float(value)

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from kept.core.edit import changed_paths
 from kept.core.plan import SKILL, SUITE
@@ -170,25 +169,24 @@ class Adoption:
         replace_all({self.folder / path: data for path, data in old.items() if data is not None})
 
 
+_BEST = "the files of its best are in {best}"
+_NO_SPEC = ("was not started from a spec, so it has no source to change", _BEST)
+NO_SOURCE = {
+    SUITE: (
+        "improves prompt artifacts, and what it kept is used already",
+        "`kept agent artifacts list` says which versions are; `activate` chooses another",
+    ),
+    SKILL: ("trained a skill without `env.skill_init`, so there is no file to change", _BEST),
+}
+"""Why a run has no source to adopt to, and what to do, by recipe."""
+
+
 def adoption_of(run: Run) -> Adoption:
     """What adopting a run's best would do to its source."""
-    source = run.state.fact("source")
-    started = run.state.started
-    if started is not None and started.recipe == SUITE:
-        raise SetupError(
-            f"run {run.id} improves prompt artifacts, and what it kept is used already",
-            hint="`kept agent artifacts list` says which versions are; `activate` chooses another",
-        )
+    source = run.settings.spec.source
     if not source:
-        trained = started is not None and started.recipe == SKILL
-        why = (
-            "trained a skill without `env.skill_init`, so there is no file to change"
-            if trained
-            else "was not started from a spec, so it has no source to change"
-        )
-        raise SetupError(
-            f"run {run.id} {why}", hint=f"the files of its best are in {run.folder / 'best'}"
-        )
+        why, hint = NO_SOURCE.get(run.recipe or "", _NO_SPEC)
+        raise SetupError(f"run {run.id} {why}", hint=hint.format(best=run.folder / "best"))
     folder = Path(source)
     if not folder.is_dir():
         raise SetupError(f"the source of run {run.id} is gone: there is no {folder}")
@@ -200,7 +198,7 @@ def adoption_of(run: Run) -> Adoption:
         )
     paths = changed_paths(seed, best)
     # names of artifacts in their source, where a run has others for them
-    names = cast("Mapping[str, str]", run.fact("names") or {})
+    names = run.settings.spec.names
     changed = tuple(names.get(path, path) for path in paths)
     for path in changed:
         _refuse_link_out(run, folder, path)
@@ -253,7 +251,7 @@ SUBJECT_WIDTH = 72
 def commit_message(run: Run) -> str:
     """The gain as the subject; how it was found, measured and decided below."""
     told = summary(run)
-    name = run.state.fact("id")
+    name = run.settings.spec.id
     about = f" of {name}" if name else ""
     kept = [f"* step {row.step}, {row.proposer}: {row.reason}" for row in told.steps if row.kept]
     lines = [

@@ -9,7 +9,7 @@ from kept.core.llm import ModelReply
 from kept.core.plan import Plan
 from kept.errors import SetupError, SpecError
 from kept.recipes.agent_config.compile import compile_agent
-from kept.recipes.evaluate.compile import Wanted
+from kept.recipes.evaluate.request import Wanted
 from kept.results.cases import Sweep, sweep_of
 from kept.run import start
 from kept.store.home import Home

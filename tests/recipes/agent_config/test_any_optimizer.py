@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from kept.errors import SpecError
+from kept.recipes.agent_config.request import Tuning
 from kept.recipes.agent_config.spec.read import read_agent
-from kept.recipes.agent_config.tune import Tuning, read_tuning
+from kept.recipes.agent_config.tune import read_tuning
 from kept.spec.yaml import read_yaml
 from tests.recipes.agent_config.spec.optimizers import write_optimized
 from tests.recipes.agent_config.spec.test_any_value import ODD, places

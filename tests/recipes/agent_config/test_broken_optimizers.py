@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SpecError
+from kept.recipes.agent_config.request import Tuning
 from kept.recipes.agent_config.spec.read import read_agent
-from kept.recipes.agent_config.tune import Tuning, read_tuning
+from kept.recipes.agent_config.tune import read_tuning
 from tests.recipes.agent_config.spec.optimizers import rows, write_optimized
 
 BLOCK = """\

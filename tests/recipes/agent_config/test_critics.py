@@ -24,7 +24,7 @@ from kept.proposers.text_units import TextAxis
 from kept.recipes.agent_config.compile import plan_of
 from kept.recipes.agent_config.critics import FOLDER, THEIRS, Critics, further_texts, read_critics
 from kept.recipes.agent_config.spec.read import read_agent
-from kept.recipes.evaluate.compile import Wanted
+from kept.recipes.evaluate.request import Wanted
 from kept.testing import MemoryJournal
 from kept.testing.run import sit
 from kept.testing.server import ModelServer, Seen

@@ -10,7 +10,7 @@ import pytest
 from kept.core.llm import ModelReply, ToolCall
 from kept.errors import SpecError
 from kept.recipes.agent_config.compile import compile_agent
-from kept.recipes.evaluate.compile import Wanted
+from kept.recipes.evaluate.request import Wanted
 from kept.results.cases import Sweep
 from kept.testing.server import ModelServer, Seen
 from tests.recipes.agent_config.spec.agents import write

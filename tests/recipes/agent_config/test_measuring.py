@@ -8,7 +8,7 @@ import pytest
 from kept.errors import SpecError
 from kept.evaluators.metrics import code_grader
 from kept.recipes.agent_config.compile import compile_agent
-from kept.recipes.evaluate.compile import Wanted
+from kept.recipes.evaluate.request import Wanted
 from kept.sandbox import worker
 from kept.sandbox.capabilities import abilities
 

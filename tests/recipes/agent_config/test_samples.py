@@ -6,7 +6,7 @@ import pytest
 
 from kept.core.llm import ModelReply, ToolCall
 from kept.recipes.agent_config.compile import compile_agent
-from kept.recipes.evaluate.compile import Wanted
+from kept.recipes.evaluate.request import Wanted
 from kept.testing.server import ModelServer, Seen
 from tests.recipes.agent_config.samples import SAMPLES, VARIABLES, write_sample
 from tests.recipes.agent_config.test_agent import measured

@@ -10,7 +10,7 @@ import pytest
 
 from kept.core.artifact import Candidate
 from kept.core.llm import ModelReply, ModelRequest
-from kept.core.plan import AGENT_RUN, Plan
+from kept.core.plan import Plan
 from kept.core.ports import Runner
 from kept.core.rollout import Failure
 from kept.errors import JournalError, SetupError, SpecError
@@ -19,8 +19,9 @@ from kept.orchestrator.checks.execution import USUAL
 from kept.orchestrator.state import Assignment
 from kept.orchestrator.toolkit import own_artifacts
 from kept.orchestrator.workers import ChatWorker
-from kept.recipes.agent_run.compile import Asked, Halting, compile_agent_run, measures
+from kept.recipes.agent_run.compile import Halting, compile_agent_run, measures
 from kept.recipes.agent_run.journal_view import agent_run_of, changed_files, delivered_by
+from kept.recipes.agent_run.request import Asked
 from kept.recipes.agent_run.spec import (
     USUAL_METRICS,
     AgentRunSpec,
@@ -30,7 +31,9 @@ from kept.recipes.agent_run.spec import (
 )
 from kept.run import check_drift, inputs_of, resume, start
 from kept.sandbox.capabilities import abilities
+from kept.store.codec import document_of
 from kept.store.home import Home
+from kept.store.jsonl import decoded
 from kept.store.reader import Run
 from kept.testing import RunnerSuite
 from kept.ui.cli._refine_run import seed_folder
@@ -180,7 +183,7 @@ def test_a_run_notices_that_the_usual_model_is_another_one(
 def test_a_resume_compiles_what_was_asked(tmp_path: Path) -> None:
     asked = _asked(tmp_path, tags=("a",), brief="Mend the title.", parent_run_id="r0")
     made = compile_agent_run(asked).plan
-    assert Asked.of(made.facts[AGENT_RUN]) == asked
+    assert decoded(document_of(made.request), Asked, "request") == asked
 
 
 @needs_walls

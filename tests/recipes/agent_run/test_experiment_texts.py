@@ -11,9 +11,10 @@ from kept.orchestrator.experiments import Task, add_task, create_experiment
 from kept.orchestrator.prompt_registry import Epoch, PromptRegistry, Suite
 from kept.orchestrator.refine.proposer import Rerun
 from kept.orchestrator.toolkit import own_artifacts
-from kept.recipes.agent_run.compile import Asked, Before, compile_agent_run
+from kept.recipes.agent_run.compile import Before, compile_agent_run
 from kept.recipes.agent_run.experiment_run import tag_of
 from kept.recipes.agent_run.make_toolkit import registry_of
+from kept.recipes.agent_run.request import Asked
 from kept.recipes.refine.compile import compile_refine
 from kept.recipes.refine.request import Refinement
 from kept.run import start

@@ -427,7 +427,7 @@ tests:
     made = draft(tmp_path / "theirs", text, checks_IN_check__py=check)
     write(made.files, tmp_path / "ours")
     compiled = compile_task(tmp_path / "ours" / "task.yaml")
-    assert compiled.plan.facts["description"] == "A bot: kind, quick # and more"
+    assert compiled.plan.spec.description == "A bot: kind, quick # and more"
     assert "`checks/check.py`" in compiled.plan.inputs, "a resume notices when it changes"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kept.core.plan import REFINE
+from kept.core.plan import Plan
 from kept.core.rollout import Failure
 from kept.core.schedules.refine import reruns, unpaid, unread
 from kept.errors import SetupError, SpecError
@@ -17,7 +17,8 @@ from kept.orchestrator.refine.attempt import all_made
 from kept.orchestrator.refine.best import BEST, Winner, write_best
 from kept.orchestrator.refine.session import Told
 from kept.orchestrator.run_folder.read import read_run
-from kept.recipes.refine.request import Refinement, with_more
+from kept.recipes.refine.request import Refinement, RefinementFacts, with_more
+from kept.recipes.registry import request_of
 from kept.store.overview import journalled_spend
 from kept.store.reader import Run
 from kept.ui.cli._refine_run import Refined, told_of
@@ -32,6 +33,11 @@ SHORT = "# Report\n\nShort.\n"
 GOOD = "# Report\n\nGood.\n"
 SPREAD = 0.05
 """Of the critic's score; of the loss it is three tenths of that."""
+
+
+def measure_of(plan: Plan) -> str:
+    assert isinstance(plan.facts, RefinementFacts)
+    return plan.facts.measure
 
 
 def critic(worth: dict[str, float], spread: float = SPREAD) -> Callable[[str, int], str]:
@@ -101,7 +107,7 @@ def test_a_mean_of_readings_does_not_replace_what_a_run_said_of_itself(tmp_path:
     assert measure.startswith("race:")
     # criteria are another measure
     other = raced(tmp_path / "three", Attempted(0.8, GOOD), cases=str(criteria(tmp_path)))
-    assert other.plan().facts["measure"] not in (measure, "follow")
+    assert measure_of(other.plan()) not in (measure, "follow")
 
 
 def test_a_session_says_how_noisy_the_loss_of_one_reading_was_measured_to_be(tmp_path: Path):
@@ -326,7 +332,8 @@ def test_all_readings_of_a_session_have_one_budget_and_none_goes_beyond_it(tmp_p
     assert session(it)["stop_reason"] == "max_iterations" and unpaid(state) == []
     assert len(session(it)["iterations"]) == 2 and 0.75 < journalled_spend(folder, state).usd < 19
     with Run(folder) as run:
-        assert Refinement.of(run.fact(REFINE)).readings_usd == 19, "a later resume needs no flag"
+        asked = request_of(run, Refinement)
+        assert asked is not None and asked.readings_usd == 19, "a later resume needs no flag"
     assert it.calls == 2 * ran, "the first attempt ran once, and the second now"
     for before, setting in ((None, "19"), (0.75, "null")):
         with pytest.raises(SetupError, match=r"budget\.max_usd"):
@@ -371,7 +378,7 @@ def test_a_race_that_goes_on_later_leaves_what_another_session_put_into_best(tmp
         session_id="refine_0",
         winning_run_dir="old",
         loss_breakdown={},
-        measure=str(it.plan().facts["measure"]),
+        measure=measure_of(it.plan()),
     )
     write_best(it.seed, other, {"report.md": b"old"})
     folder, state = it.start()

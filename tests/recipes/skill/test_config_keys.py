@@ -159,8 +159,8 @@ def seen(folder: Path, *overrides: str) -> Any:
     more = (
         plan.random_seed,
         plan.scorer,
-        plan.facts["results"],
-        plan.facts.get("source"),
+        plan.spec.results,
+        plan.spec.source or None,
         written_in_full(plan),
         len(plan.cases.test),
     )

@@ -7,7 +7,7 @@ import pytest
 
 from kept.evaluators.environments.base import EnvSettings
 from kept.evaluators.environments.registry import find_env
-from kept.recipes.evaluate.compile import Wanted
+from kept.recipes.evaluate.request import Wanted
 from kept.recipes.skill.config_keys import flags_of
 from kept.recipes.skill.measure import compile_measure
 from tests.ui.cli.tasks import Called, kept

@@ -11,6 +11,7 @@ import pytest
 from kept.errors import SpecError
 from kept.models.endpoint import Line
 from kept.models.providers import Entra, located, missing
+from kept.recipes.base import plan_facts
 from kept.recipes.skill.config_keys import from_seed
 from kept.recipes.task.compile import compile_task
 from kept.spec.shared_sections import ModelSpec
@@ -190,7 +191,7 @@ def test_a_key_in_a_file_is_refused_and_not_repeated(tmp_path: Path):
 def test_a_task_may_name_its_models_as_the_seed_does(tmp_path: Path):
     models = "".join(f"  {key}: '{value}'\n" for key, value in {**SNAPSHOT, **AZURE}.items())
     plan = compile_task(write_task(tmp_path, f"{TASK}models:\n{models}")).plan
-    assert plan.facts["models"] == {
+    assert plan_facts(plan).models == {
         "optimizer": {"model": "azure_openai/gpt-5.4", "cache": True},
         "target": {"model": "azure_openai/gpt-5.4", "cache": False},
     }

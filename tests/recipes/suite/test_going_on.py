@@ -120,7 +120,7 @@ def test_a_run_goes_on_by_the_rule_that_it_began_with_whatever_the_file_says_by_
     it = world(tmp_path, cast, "gate: rollback\nstep: 0.4\n", tasks=("may",))
     folder, state = it.start(it.plan(epochs=1))
     it.path.write_text(it.path.read_text().replace("rollback", "race"))
-    _, state = it.resume(it.plan(began=state.fact("gate"), epochs=2), folder)
+    _, state = it.resume(it.plan(began=state.settings.gate, epochs=2), folder)
     assert [step.verdict.outcome for step in state.history] == ["discard", "discard"]
     steps = [step.proposal.about["step"] for step in state.history if step.proposal]
     assert steps == [0.4, 0.2]

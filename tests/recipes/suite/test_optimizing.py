@@ -15,8 +15,9 @@ from kept.core.state import State
 from kept.errors import JournalError
 from kept.orchestrator.prompt_registry import Epoch, PromptRegistry, Suite
 from kept.orchestrator.toolkit import own_artifacts
-from kept.recipes.agent_run.compile import Asked, Before, compile_agent_run
+from kept.recipes.agent_run.compile import Before, compile_agent_run
 from kept.recipes.agent_run.make_toolkit import run_texts
+from kept.recipes.agent_run.request import Asked
 from kept.recipes.suite.compile import EpochsView, Optimized
 from kept.recipes.suite.spec import read_suite
 from kept.run import check_drift, inputs_of

@@ -8,8 +8,8 @@ import pytest
 
 from kept.errors import SetupError, SpecError
 from kept.models.prompts import ARTIFACTS
-from kept.recipes.registry import is_suite
 from kept.recipes.suite.compile import compile_suite, spec_of
+from kept.recipes.suite.recipe import RECIPE
 from kept.recipes.suite.spec import read_suite
 from kept.spec.source import read_source
 
@@ -159,7 +159,7 @@ def test_a_large_suite_races_and_proves_for_other_tasks(tmp_path: Path):
 
 
 def test_a_suite_is_known_by_its_tasks(tmp_path: Path):
-    assert is_suite(cast("dict[str, object]", read_source(write(tmp_path, SUITE)).data))
-    assert not is_suite({"tasks": [], "artifacts": {}})
-    assert not is_suite({"prompts": [], "tasks": []})
-    assert not is_suite({"name": "an agent"})
+    assert RECIPE.detect(cast("dict[str, object]", read_source(write(tmp_path, SUITE)).data))
+    assert not RECIPE.detect({"tasks": [], "artifacts": {}})
+    assert not RECIPE.detect({"prompts": [], "tasks": []})
+    assert not RECIPE.detect({"name": "an agent"})

@@ -22,7 +22,8 @@ from kept.orchestrator.runner import AgentRunner
 from kept.orchestrator.state import Assignment
 from kept.orchestrator.toolkit import own_artifacts
 from kept.orchestrator.workers import Stop
-from kept.recipes.suite.compile import Making, Optimization, compile_suite, measures_of
+from kept.recipes.suite.compile import Making, compile_suite, measures_of
+from kept.recipes.suite.request import Optimization
 from kept.recipes.suite.spec import ReadSuite
 from kept.run import Ended, Watch, resume, start
 from kept.store.home import Home

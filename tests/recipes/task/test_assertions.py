@@ -1,11 +1,11 @@
 """A task whose cases assert what holds: what is wrong with it is told, and what it costs."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kept.recipes.base import plan_facts
 from kept.recipes.task.compile import compile_task
 from tests.recipes.telling import problems, write_cases
 
@@ -39,7 +39,7 @@ def asserting(folder: Path, *assertions: dict[str, Any]) -> None:
 
 
 def test_it_is_in_order(task: Path):
-    assert compile_task(task).plan.facts["scorer"] == {"type": "assertions"}
+    assert compile_task(task).plan.spec.scorer == {"type": "assertions"}
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_a_judge_without_a_price_cannot_be_held_to_a_limit_of_money(task: Path):
     settings = [judge, price, "models.target.max_tokens=5", "budget={max_usd: 1}"]
     (told,) = problems(task, *settings)
     assert told.startswith("models.judge: what a call costs at most is not known")
-    charges = compile_task(task, [judge, price]).plan.facts["charges"]
-    payers = {charge["by"]: charge["priced"] for charge in json.loads(json.dumps(charges))}
+    charges = plan_facts(compile_task(task, [judge, price]).plan).charges
+    payers = {charge.by: charge.priced for charge in charges}
     assert payers == {"runner": True, "scorer": False}
 
 

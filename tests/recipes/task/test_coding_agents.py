@@ -6,7 +6,8 @@ import pytest
 
 from kept.evaluators.runners.coding_agent import AgentRunner
 from kept.proposers.external import AgentProposer
-from kept.recipes.base import outline
+from kept.recipes.base import plan_facts
+from kept.recipes.outline import outline
 from kept.recipes.task.compile import compile_task
 from kept.run import inputs_of
 from kept.sandbox.capabilities import Abilities, abilities
@@ -64,7 +65,7 @@ def test_it_becomes_a_runner_and_a_proposer_that_send_agents(task: Path):
     plan = compile_task(task).plan
     assert isinstance(plan.runner, AgentRunner)
     assert [proposer.name for proposer in plan.proposers] == ["agent"]
-    assert plan.facts["runner"] == {
+    assert plan.spec.runner == {
         "type": "agent",
         "agent": "codex_exec",
         "model": "openai/gpt-5-mini",
@@ -84,10 +85,10 @@ def test_a_prompt_of_the_tasks_own_is_what_an_agent_is_told(task: Path):
     own.write_text("Make {{kept.metric}} better.\n")
     plain = compile_task(task).plan
     plan = compile_task(task, ["prompts=told"]).plan
-    assert plan.facts["prompts"] == {"agent": "told/agent.md"}
-    assert plain.facts["prompts"] == {}
+    assert plan_facts(plan).prompts == {"agent": "told/agent.md"}
+    assert plan_facts(plain).prompts == {}
     named = compile_task(task, ["proposers.0.prompt=told/agent.md"]).plan
-    assert named.facts["prompts"] == {"agent": "told/agent.md"}
+    assert plan_facts(named).prompts == {"agent": "told/agent.md"}
     (proposer,) = plan.proposers
     assert isinstance(proposer, AgentProposer)
     assert proposer.own == "Make {{kept.metric}} better.\n"

@@ -93,7 +93,7 @@ def test_the_gate_of_repeats_is_refused_where_it_could_decide_nothing(tmp_path: 
 
 def test_the_minimal_form_becomes_a_plan(tmp_path: Path):
     plan = plan_of(write_task(tmp_path))
-    assert plan.recipe == "artifact"
+    assert plan.recipe == "task"
     assert dict(plan.seed.texts) == {"prompt.md": "seed\n"}
     assert list(plan.rules.artifacts) == ["prompt.md"]
     assert plan.cases.holdout == (IMPLICIT_CASE,)
@@ -101,9 +101,9 @@ def test_the_minimal_form_becomes_a_plan(tmp_path: Path):
     assert plan.gate.name == "repeats"
     assert plan.budget.max_iterations == 20
     assert plan.width == min(32, 2 * plan.workers)
-    assert plan.facts["spec"] == str(tmp_path.resolve() / "task.yaml")
-    assert plan.facts["id"] == tmp_path.name
-    assert plan.facts["set"] == []
+    assert plan.spec.path == str(tmp_path.resolve() / "task.yaml")
+    assert plan.spec.id == tmp_path.name
+    assert plan.spec.overrides == ()
 
 
 def test_everything_a_task_may_say_reaches_the_plan(tmp_path: Path):
@@ -139,10 +139,10 @@ description: What it is for.
     assert (plan.workers, plan.width) == (2, 5)
     assert (plan.budget.max_failures, plan.budget.max_minutes) == (3, 1.5)
     assert (plan.budget.max_rollouts, plan.budget.max_usd) == (7, 1)
-    assert plan.facts["id"] == "my-task"
-    assert plan.facts["description"] == "What it is for."
+    assert plan.spec.id == "my-task"
+    assert plan.spec.description == "What it is for."
     assert plan.worst_usd == 0.1
-    assert plan.facts["set"] == ["workers=2", "budget.max_usd=1", "budget.usd_per_rollout=0.1"]
+    assert plan.spec.overrides == ("workers=2", "budget.max_usd=1", "budget.usd_per_rollout=0.1")
 
 
 def test_two_proposers_of_one_kind_have_names_of_their_own(tmp_path: Path):
@@ -312,6 +312,6 @@ def test_the_minimal_example_runs_from_start_to_end(tmp_path: Path):
 def test_variables_that_were_set_are_not_written_down(tmp_path: Path):
     task = write_task(tmp_path)
     plan = plan_of(task, "workers=2", "runner.env.API_KEY=sk-canary-0123")
-    assert plan.facts["set"] == ["workers=2"]
-    assert plan.facts["set_again"] == ["runner.env.API_KEY"]
-    assert "sk-canary" not in repr(plan.facts) + repr(plan.inputs)
+    assert plan.spec.overrides == ("workers=2",)
+    assert plan.spec.hidden == ("runner.env.API_KEY",)
+    assert "sk-canary" not in repr(plan.spec) + repr(plan.facts) + repr(plan.inputs)

@@ -72,7 +72,7 @@ def test_a_program_proposes_between_the_same_walls_as_the_runner(tmp_path: Path)
     assert best == "seed\nline 0\nline 1\nline 2\nline 3\n"
     last = state.history[-1].proposal
     assert isinstance(last, Proposal)
-    walls = state.started is not None and "bwrap" in str(state.started.facts["sandbox"])
+    walls = "bwrap" in str(state.settings.spec.sandbox)
     if walls:
         assert last.why == "sees ['edit.py'] after ['keep', 'keep', 'keep']"
     assert (tmp_path / "prompt.md").read_text() == "seed\n"

@@ -54,7 +54,7 @@ def task(tmp_path: Path) -> Path:
 def test_it_becomes_a_runner_that_asks_a_model(task: Path):
     plan = compile_task(task).plan
     assert isinstance(plan.runner, ModelRunner)
-    assert plan.facts["runner"] == {
+    assert plan.spec.runner == {
         "type": "model",
         "model": "handoff/desk",
         "prompt": ("prompt.md",),
@@ -121,7 +121,7 @@ def test_a_runner_that_names_no_model_asks_the_target(task: Path):
     task.write_text(TASK.replace("  model: handoff/desk\n", ""))
     assert problems(task) == ["runner.model: missing"]
     task.write_text(task.read_text() + "models: {target: handoff/desk}\n")
-    facts = compile_task(task).plan.facts["runner"]
+    facts = compile_task(task).plan.spec.runner
     assert isinstance(facts, dict)
     assert facts["model"] == "handoff/desk"
 

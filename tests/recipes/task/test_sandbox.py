@@ -213,7 +213,7 @@ def test_mode_bits_of_artifacts_are_those_of_their_sources(tmp_path: Path):
     path = write_task(tmp_path)
     (tmp_path / "prompt.md").chmod(0o750)
     assert task_sandbox.modes(tmp_path, {"prompt.md": ""}) == {"prompt.md": 0o750}
-    assert compile_task(path).plan.facts["sandbox"]
+    assert compile_task(path).plan.spec.sandbox
 
 
 def test_off_in_yaml_is_a_word(tmp_path: Path):

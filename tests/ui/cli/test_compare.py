@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from kept.core.verdict import ANSWERS, Verdict, View
-from kept.recipes.compare.compile import Asked, compile_comparison
+from kept.recipes.compare.compile import compile_comparison
+from kept.recipes.compare.request import Comparing
 from kept.results.compare import comparison_of
 from kept.run import start
 from kept.store import codec
@@ -433,8 +434,8 @@ class Indifferent:
 def test_with_another_gate_in_its_place_the_answers_are_wrong(likes: bool, here: Path):
     write_comparison(here, run=STEADY)
     words = ("prompt.md", "better.md", "worse.md")
-    asked = Asked(task=here / "task.yaml", words=words, here=here, cases="cases.jsonl", passes=1)
-    plan = compile_comparison(asked).plan
+    asked = Comparing(words=words, here=str(here), cases="cases.jsonl", passes=1)
+    plan = compile_comparison(here / "task.yaml", asked).plan
     right = answers(compare(*words, "--json", "--passes", "1"))
     assert right == {"better.md": "better", "worse.md": "cannot tell"}
     ended = asyncio.run(start(replace(plan, gate=Indifferent(likes)), Home(here / "other")))

@@ -111,7 +111,7 @@ def test_set_changes_a_value_of_the_spec_for_this_run(here: Path):
 def test_workers_is_a_value_of_the_spec_too(here: Path):
     write_task(here)
     folder = Path(kept("optimize", "task.yaml", "--json", "--workers", "3").json["folder"])
-    assert Run(folder).state.fact("workers") == "3"
+    assert Run(folder).settings.workers == 3
 
 
 def test_max_usd_is_a_value_of_the_spec_too_and_is_kept_to(here: Path):

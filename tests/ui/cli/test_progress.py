@@ -8,13 +8,16 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from kept.core.event import RunResumed, RunStarted
+from kept.core.budget import Budget
+from kept.core.event import RunResumed, RunSettings, RunStarted
 from kept.core.ports import Journal, Sink
 from kept.core.proposal import ClosedStep, Proposal, Turn
 from kept.core.rollout import Job
 from kept.core.score import Outcome
 from kept.core.state import fold
 from kept.core.verdict import Verdict
+from kept.results.cases import Evaluated
+from kept.store.codec import document_of
 from kept.testing import SinkSuite
 from kept.ui.cli._progress import LiveProgress, PlainProgress, Progress, progress_on, step_words
 
@@ -115,12 +118,13 @@ def test_ctrl_c_is_answered_at_once():
 
 
 def test_a_run_that_measures_says_how_many_there_are_to_come():
+    evaluated = Evaluated(of="task", name="sums", rollouts=7, cases=())
     began = RunStarted(
         run_id="r",
-        recipe="eval",
+        recipe="evaluate",
         seed="c",
         inputs={},
-        facts={"eval": {"name": "sums", "asked": 7}},
+        facts={"evaluated": document_of(evaluated)},
         version="0",
         t=0.0,
     )
@@ -128,7 +132,7 @@ def test_a_run_that_measures_says_how_many_there_are_to_come():
     progress.on_event(began, fold([began]))
     progress.rollouts = 3
     assert "3 of 7 rollouts" in progress._status().plain
-    again = RunResumed(version="0", facts={}, t=1.0)
+    again = RunResumed(version="0", t=1.0)
     progress.on_event(again, fold([began, again]))
     progress.rollouts = 3
     assert "3 rollouts" in progress._status().plain, "nobody knows how many were done before"
@@ -180,9 +184,9 @@ def test_what_fits_is_not_cut():
 @pytest.mark.parametrize(("most", "told"), [(10, "0 of 10 iterations"), (None, "0 proposals")])
 def test_the_status_says_how_many_steps_there_are_to_come(most: int | None, told: str):
     progress = LiveProgress(console())
-    facts: dict[str, object] = {"budget": {"max_iterations": most}}
+    settings = RunSettings(budget=Budget(max_iterations=most))
     event = RunStarted(
-        run_id="run", recipe="artifact", seed="seed", inputs={}, facts=facts, version="0", t=0.0
+        run_id="run", recipe="task", seed="seed", inputs={}, settings=settings, version="0", t=0.0
     )
     progress.on_event(event, fold([event]))
     assert progress._status().plain.split(" · ")[0].endswith(told)

@@ -111,7 +111,7 @@ def test_a_resume_may_have_other_workers(here: Path):
     told = kept("resume", "--workers", "3", "--set", "budget.max_iterations=2", "--json").json
     assert (told["ok"], told["steps"]) == (True, 2)
     lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
-    assert [line["facts"]["workers"] for line in lines if "facts" in line] == [1, 3]
+    assert [line["settings"]["workers"] for line in lines if "settings" in line] == [1, 3]
 
 
 def test_a_run_that_is_not_there_is_named(here: Path):

@@ -3,12 +3,17 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kept.run import start_command
+from kept.core.event import SpecSettings
+from kept.core.plan import SKILL
+from kept.recipes.base import command_line
+from kept.recipes.registry import recipe_named
+from kept.recipes.skill.request import Training
 from kept.testing.server import Fault, ModelServer, Seen
 from tests.recipes.skill import world
 from tests.ui.cli.tasks import kept
@@ -288,9 +293,9 @@ def test_a_training_that_a_limit_ended_says_how_it_goes_on(here: Path, server: M
 
 
 def test_the_command_that_starts_again_ends_in_no_bare_flag():
-    facts: dict[str, object] = {"spec": "/somewhere/t.yaml", "skill": {"train": {}}, "set": []}
-    assert start_command(facts) == "kept train --config /somewhere/t.yaml"
-    set_too = start_command({**facts, "set": ["train.seed=3"]})
+    recipe, spec = recipe_named(SKILL), SpecSettings(path="/somewhere/t.yaml")
+    assert command_line(recipe, spec, Training()) == "kept train --config /somewhere/t.yaml"
+    set_too = command_line(recipe, replace(spec, overrides=("train.seed=3",)), Training())
     assert set_too == "kept train --config /somewhere/t.yaml --cfg-options train.seed=3"
 
 

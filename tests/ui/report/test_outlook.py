@@ -78,13 +78,13 @@ def test_twice_the_effect_takes_a_quarter_of_the_cases(unsure: Path):
 @pytest.mark.parametrize(
     ("kind", "budget", "recipe", "words"),
     [
-        ("rollouts", {"max_rollouts": 400}, "artifact", "--set budget.max_rollouts=800`"),
-        ("usd", {"max_usd": 0.5}, "artifact", "--set budget.max_usd=1`"),
-        ("minutes", {"max_minutes": 3.0}, "artifact", "--set budget.max_minutes=6`"),
-        ("iterations", {"max_iterations": 5}, "artifact", "--set budget.max_iterations=10`"),
+        ("rollouts", {"max_rollouts": 400}, "task", "--set budget.max_rollouts=800`"),
+        ("usd", {"max_usd": 0.5}, "task", "--set budget.max_usd=1`"),
+        ("minutes", {"max_minutes": 3.0}, "task", "--set budget.max_minutes=6`"),
+        ("iterations", {"max_iterations": 5}, "task", "--set budget.max_iterations=10`"),
         ("usd", {"max_usd": 0.5}, "function", "budget=kept.Budget(max_usd=1), resume="),
-        ("nothing left to propose", {"max_usd": 0.5}, "artifact", ""),
-        ("interrupted", {"max_usd": 0.5}, "artifact", "` goes on where it stopped."),
+        ("nothing left to propose", {"max_usd": 0.5}, "task", ""),
+        ("interrupted", {"max_usd": 0.5}, "task", "` goes on where it stopped."),
     ],
 )
 def test_the_command_that_goes_on_raises_the_limit_that_was_met(

@@ -131,7 +131,7 @@ def make_agents(folder: Path, server: ModelServer, harm: str = HARM) -> None:
 
 
 def _is_agent(folder: Path) -> bool:
-    return '"recipe":"agent run"' in (folder / "journal.jsonl").read_text().partition("\n")[0]
+    return '"recipe":"agent_run"' in (folder / "journal.jsonl").read_text().partition("\n")[0]
 
 
 def _done(called: Called, allowed: tuple[int, ...]) -> None:

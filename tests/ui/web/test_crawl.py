@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kept.core.plan import FUNCTION
+from kept.recipes.registry import RECIPES
 from kept.ui.web.server import export
 from tests.ui.web.asking import Site
 
@@ -49,5 +51,5 @@ def test_a_run_of_every_kind_becomes_one_file_without_script(project: Path):
         assert all(link.startswith(("#", "data:")) for link in links)
         places = set(re.findall(r'id="([^"]*)"', text))
         assert {link[1:] for link in links if link.startswith("#")} <= places
-    every = {"artifact", "coordinate", "compare", "eval", "skill", "suite", "agent run", "refine"}
+    every = set(RECIPES) - {FUNCTION}
     assert kinds == every

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, SUITE
+from kept.core.plan import AGENT_CONFIG, AGENT_RUN, COMPARE, EVALUATE, REFINE, SKILL, SUITE, TASK
 from kept.errors import JournalError
 from kept.store.home import Home
 from kept.store.overview import Glance
@@ -32,7 +32,7 @@ SOME = 15
 
 def open_parts(lines: list[bytes]) -> list[Damage]:
     """What the core leaves open: each fact once, and some fields of settings and accounts."""
-    facts = (one for one in every_damage(lines[:1], (7, "x")) if one.place[:1] == ("facts",))
+    facts = (one for one in every_damage(lines[:1], (7, "x")) if one.place[:1] == ("settings",))
     once = {one.place: one for one in facts if len(one.place) == 2 and one.value in (7, "x")}
     every = every_damage(lines, ("x", 7, []))
     told = [one for one in every if one.place[:2] in (("reply", "about"), ("turn", "settings"))]
@@ -68,8 +68,8 @@ def test_no_page_of_any_kind_breaks_and_what_is_damaged_is_named(project: Path, 
             if told := why_no_page(folder):
                 assert f"{spine}:{damage.line}: " in told, f"{recipe}, {damage}: {told}"
                 named |= {f"{recipe} {damage.place[0]}"}
-    kinds = ("artifact", AGENT_RUN, COMPARE, EVAL, COORDINATE, REFINE, SKILL, SUITE)
-    assert named >= {f"{kind} facts" for kind in kinds}
+    kinds = (TASK, AGENT_RUN, COMPARE, EVALUATE, AGENT_CONFIG, REFINE, SKILL, SUITE)
+    assert named >= {f"{kind} settings" for kind in kinds}
     assert named >= {f"{kind} reply" for kind in (REFINE, SUITE)}
 
 
@@ -83,10 +83,8 @@ def test_runs_of_every_kind_are_whole_and_their_owners_alone(project: Path):
     assert [path for path in shown if not str(path).endswith(foreign)] == []
 
 
-BESIDES = {SKILL: ("folder",), REFINE: ("artifacts",)}
-"""By recipe, facts that its readers depend on besides the one of its own name."""
-DEEP = {EVAL: 4}
-"""By recipe, names from a record to the last key that anybody reads; else 3."""
+DEEP = {EVALUATE: 3}
+"""By recipe, names from a record to the last key that is tried; else 2."""
 READING = (("show",), ("report",), ("diff",), ("resume", "-q"))
 
 
@@ -100,15 +98,15 @@ def moved(project: Path, to: Path) -> Path:
 
 
 def without_each_key(lines: list[bytes], recipe: str) -> Iterator[tuple[str, bool, bytes]]:
-    """Each key inside a recipe's facts: the journal without it, and with another in its place.
+    """Each key of a request and of facts: the journal without it, and with another in its place.
 
     With the key, and whether another is there instead.
     """
-    names = (recipe, *BESIDES.get(recipe, ()))
     for one in every_damage(lines[:1], ()):
-        inside_fact = one.place[0] == "facts" and one.place[1:2] and one.place[1] in names
-        if inside_fact and one.value is GONE and len(one.place) <= DEEP.get(recipe, 3):
-            key = str(one.place[-1])
+        inside = one.place[0] in ("request", "facts") and len(one.place) > 1
+        if inside and one.value is GONE and len(one.place) <= DEEP.get(recipe, 2):
+            *_, last = one.place
+            key = str(last)
             yield key, False, damaged(lines, one)
             yield key, True, b"".join((renamed(lines[0], one), *lines[1:]))
 
@@ -116,7 +114,7 @@ def without_each_key(lines: list[bytes], recipe: str) -> Iterator[tuple[str, boo
 def renamed(line: bytes, damage: Damage) -> bytes:
     """A record whose key is called otherwise."""
     record = here = json.loads(line)
-    *above, key = damage.place
+    above, key = damage.place[:-1], damage.place[-1]
     for name in above:
         here = here[name]
     here[f"{key}_"] = here.pop(key)
@@ -157,10 +155,10 @@ def test_a_key_inside_a_recipe_s_fact_may_be_missing_or_renamed_and_no_command_b
                 assert "internal error" not in kept("runs").stderr
                 why_no_page(folder)
             spine.write_bytes(b"".join(lines))
-    assert named[COMPARE] >= {"words", "here", "cases", "commits", "labels"}
-    assert named[EVAL] >= {"asked", "repeats", "limit"}
-    assert named[COORDINATE] >= {"max_cycles", "output"}
-    assert named[REFINE] >= {"run", "gate", "worker_pitfalls"}
+    assert named[COMPARE] >= {"words", "here", "cases", "commits", "compared"}
+    assert named[EVALUATE] >= {"repeats", "limit"}
+    assert named[AGENT_CONFIG] >= {"max_cycles", "output"}
+    assert named[REFINE] >= {"run", "gate", "artifacts"}
     assert named[AGENT_RUN] >= {"task", "output"}
-    assert named[SUITE] == {SUITE, "epochs", "target", "folder", "stamp"}
-    assert named[SKILL] >= {SKILL, "folder"}
+    assert named[SUITE] >= {"epochs", "target", "folder", "stamp"}
+    assert named[SKILL] >= {"folder"}

@@ -89,7 +89,7 @@ def test_script_in_a_trace_is_text(site: Site):
 @pytest.fixture
 def odd(project: Path, tmp_path: Path) -> Generator[Site]:
     """A home with run folders of hostile names."""
-    (source,) = [f for f in (project / ".kept" / "runs").iterdir() if _is(f, "artifact")][:1]
+    (source,) = [f for f in (project / ".kept" / "runs").iterdir() if _is(f, "task")][:1]
     for name in ODD:
         shutil.copytree(source, tmp_path / ".kept" / "runs" / name, symlinks=True)
     (tmp_path / ".kept" / "runs" / "empty").mkdir()
@@ -111,7 +111,7 @@ ODD = (
 
 
 def test_files_of_a_run_that_mean_harm_are_text_or_nothing(project: Path, tmp_path: Path):
-    (source,) = [f for f in (project / ".kept" / "runs").iterdir() if _is(f, "agent run")]
+    (source,) = [f for f in (project / ".kept" / "runs").iterdir() if _is(f, "agent_run")]
     home = tmp_path / ".kept"
     seed = home / "runs" / source.name
     shutil.copytree(source, seed, symlinks=True)

@@ -155,7 +155,7 @@ def test_pages_of_a_training_follow_it_with_what_was_opened_in_them(
 def test_the_page_of_an_agent_run_grows_from_nothing_to_its_end(
     page: Page, tmp_path: Path, project: Path
 ):
-    run = replayed(project, "agent run", tmp_path)
+    run = replayed(project, "agent_run", tmp_path)
     opened(page, run)
     # there is no story to be replaced yet: its parts come to a page that has none of them
     expect(page.locator(".empty")).to_contain_text("It has not begun")

@@ -142,7 +142,7 @@ def test_a_page_reads_nothing_of_the_steps_that_it_does_not_show(folder: Path, t
     told = Glance(broken).refresh()
     assert len(told.rows) == STEPS
     with Run(broken, told) as run:
-        view = run_view(run, told, kind_of("artifact"), LINKS, Asked())
+        view = run_view(run, told, kind_of("task"), LINKS, Asked())
         assert view["trajectory"] is not None
         assert step_view(run, told, 50, LINKS)["evidence"]
         assert step_view(run, told, 400, LINKS)["evidence"]
@@ -164,7 +164,7 @@ def test_a_step_that_is_open_is_shown_as_far_as_it_is(folder: Path, tmp_path: Pa
     env = environment()
     with Run(cut, told) as run:
         view: Any = step_view(run, told, STEPS - 1, LINKS)
-        page = render(env, "step.html", LINKS, title="x", **top(told, kind_of("artifact")), **view)
+        page = render(env, "step.html", LINKS, title="x", **top(told, kind_of("task")), **view)
         assert "▶ open" in page and f"{EACH} rollouts so far" in page
-        whole = run_view(run, told, kind_of("artifact"), LINKS, Asked())
+        whole = run_view(run, told, kind_of("task"), LINKS, Asked())
         assert f"{EACH} rollouts so far" in render(env, "run_steps.html", LINKS, **whole)

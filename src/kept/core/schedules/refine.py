@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal, cast
 
 from kept.core.budget import StopReason
-from kept.core.plan import REFINE
+from kept.core.event import Document
 from kept.core.proposal import ClosedStep, Proposal, Turn
 from kept.core.state import State
 from kept.core.text import count
@@ -38,6 +38,7 @@ LONGEST = 2.0
 LEAST_SECONDS = 60
 
 Tier = Literal["low", "mid", "high"]
+TIERS: Mapping[str, Tier] = {"low": "low", "mid": "mid", "high": "high"}
 
 
 def clamped(iterations: int) -> int:
@@ -50,9 +51,9 @@ def iteration_words(k: int, n: int) -> str:
     return f"iteration {k} of {n}"
 
 
-def iterations_in(facts: Mapping[str, object]) -> int:
-    """The most iterations of the session that began with these facts."""
-    asked = cast("Mapping[str, object]", facts.get(REFINE) or {}).get("iterations")
+def iterations_in(request: Document) -> int:
+    """The most iterations of the session that began with this request."""
+    asked = request.get("iterations")
     return clamped(asked) if isinstance(asked, int) else MOST
 
 
@@ -191,7 +192,7 @@ def attempts(done: Iterable[ClosedStep]) -> list[Attempt]:
         told = cast("Mapping[str, Any]", told_by.about)
         found.append(
             Attempt(
-                k=cast("int", step.turn.settings["k"]),
+                k=step.turn.setting("k", int) or 0,
                 run_id=told["run_id"],
                 loss=told["loss"]["total"],
                 status=told["status"],

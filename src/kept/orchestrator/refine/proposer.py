@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 from kept.core.artifact import Candidate
 from kept.core.budget import StopReason
@@ -19,7 +19,7 @@ from kept.core.edit import Write
 from kept.core.ports import Clock, Scope
 from kept.core.proposal import Brief, ClosedStep, Proposal, ProposerReply, Skip
 from kept.core.rollout import FREE, Failure, Job, Usage
-from kept.core.schedules.refine import RERUN, Tier, iteration_words, left_nothing
+from kept.core.schedules.refine import RERUN, TIERS, Tier, iteration_words, left_nothing
 from kept.core.text import count, one_line
 from kept.engine.budget import Halt
 from kept.errors import SetupError
@@ -287,7 +287,7 @@ class Rerun:
         self.say(f"{of} starts from run {start.run_id}, with {found}")
         run, files = await self._run(brief, about, scope)
         self.places.ended(about, run, files)
-        tier = cast("str | None", brief.turn.settings.get("tier"))
+        tier = brief.turn.setting("tier", str)
         new = made_by(run, files, tier)
         if not any(files.values()):
             why = f"it left no deliverable: it ended {run.status} ({run.reason})"
@@ -297,7 +297,7 @@ class Rerun:
     async def _iterating(
         self, brief: Brief, start: Made, broke: tuple[str, ...], scope: Scope
     ) -> Iterating:
-        k = cast("int", brief.turn.settings["k"])
+        k = brief.turn.setting("k", int) or 0
 
         async def name() -> Named:
             t = self.clock.time()
@@ -318,7 +318,7 @@ class Rerun:
     async def _run(
         self, brief: Brief, about: Iterating, scope: Scope
     ) -> tuple[AgentRun, Mapping[str, bytes]]:
-        tier = cast("Tier | None", brief.turn.settings.get("tier"))
+        tier = TIERS.get(brief.turn.setting("tier", str) or "")
         assignment = Assignment(
             run_id=about.run_id,
             task=self.task,

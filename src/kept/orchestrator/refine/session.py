@@ -353,7 +353,7 @@ class Told:
         self.state = state
         self.made = made
         # deliverables are read several times, and not believed at once
-        self.raced = state.fact("gate") != "follow"
+        self.raced = state.settings.gate != "follow"
         self.attempts = [self._measured(one) for one in attempts(reruns(state))]
 
     @property
@@ -384,7 +384,9 @@ class Told:
     @property
     def measure(self) -> str:
         """What its losses are: of one run each, or means of such readings."""
-        return self.state.fact(MEASURE) or ("race" if self.raced else FOLLOW)
+        started = self.state.started
+        told = started.facts.get(MEASURE) if started else None
+        return str(told or ("race" if self.raced else FOLLOW))
 
     @property
     def ledger(self) -> tuple[Line, ...]:

@@ -13,9 +13,10 @@ from typing import Any
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import SPLITS, Cases
+from kept.core.event import SpecSettings
 from kept.core.llm import PASSED, Message, ModelRequest
 from kept.core.objective import Objective
-from kept.core.plan import Plan
+from kept.core.plan import AGENT_CONFIG, Plan
 from kept.core.ports import Model
 from kept.core.rollout import Failure
 from kept.core.schedules.round_robin import MEASURE, Turns
@@ -45,7 +46,8 @@ from kept.recipes.agent_config.spec.config import hidden_settings, shown_setting
 from kept.recipes.agent_config.spec.read import ParsedAgent, ReadAgent, parse_agent, read_agent
 from kept.recipes.agent_config.tools import Toolbox, tool_models, tool_problems, tool_warnings
 from kept.recipes.base import Compiled
-from kept.recipes.evaluate.compile import Wanted, as_sweep
+from kept.recipes.evaluate.compile import as_sweep
+from kept.recipes.evaluate.request import Evaluation, Wanted
 from kept.recipes.task.make_coding_agent import digest, hash_of
 from kept.recipes.task.prompts import metric_prompt_files, metric_prompts
 from kept.spec.locate.tree import locate
@@ -135,8 +137,9 @@ def compile_agent(
     plan = plan_of(read, wanted, overrides, force=force)
     spec = read.agent.spec
     at_once = workers or spec.execution.parallel_test_cases or WORKERS
-    told = {"name": spec.name, "agent": _about(read)}
-    plan = as_sweep(replace(plan, workers=at_once), wanted, told)
+    plan = replace(plan, workers=at_once)
+    asked = Evaluation(of=AGENT_CONFIG, wanted=wanted)
+    plan = as_sweep(plan, asked, spec.name, _about(read))
     return Compiled(plan, agent_warnings(read))
 
 
@@ -185,13 +188,13 @@ def plan_of(
         budget=Budget(),
         locate=locate,
         inputs=depends_on(read),
-        facts={
-            "spec": str(read.place.path.resolve()),
-            "set": shown_settings(overrides),
-            "set_again": hidden_settings(overrides),
-            "id": spec.name,
-            "source": str(folder.resolve()),
-        },
+        spec=SpecSettings(
+            path=str(read.place.path.resolve()),
+            overrides=tuple(shown_settings(overrides)),
+            hidden=tuple(hidden_settings(overrides)),
+            id=spec.name,
+            source=str(folder.resolve()),
+        ),
         worst_seconds=timeout,
         probes=probes_of(llm.config(folder) for _, llm in models_of(read)),
     )

@@ -33,9 +33,6 @@ FOLDER = Path("optimizer") / "agents"
 THEIRS = Path(".holodeck") / FOLDER
 """Beside an agent: where HoloDeck would have them. What lies there comes first."""
 
-HELPER_FILES = "helper_files"
-"""The fact with the digests of the files of critic and applier, by path."""
-
 _READ: Mapping[Part, Mapping[str, Any]] = {"critic": DIAGNOSIS, "applier": REVISION}
 """What each must answer with."""
 

@@ -4,18 +4,18 @@ Options of the command line override the file.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from kept.core.artifact import Artifact, Rules
 from kept.core.budget import Budget
 from kept.core.case import Cases
 from kept.core.guards import copy_guard
 from kept.core.objective import Objective, OwnMeasure, Penalty
-from kept.core.plan import COORDINATE, GATE_WHY, Plan
+from kept.core.plan import AGENT_CONFIG, Plan
 from kept.core.ports import Gate, Guard, Proposer
 from kept.core.schedules.coordinate import Coordinate, Phase
 from kept.core.text import count
@@ -38,9 +38,10 @@ from kept.recipes.agent_config.compile import (
     plan_of,
 )
 from kept.recipes.agent_config.cost import configs_of, coordinate_of, expected, reachable
-from kept.recipes.agent_config.critics import HELPER_FILES, Critics, read_critics
+from kept.recipes.agent_config.critics import Critics, read_critics
 from kept.recipes.agent_config.guards import OnlyAxes, WithoutExamples
 from kept.recipes.agent_config.outputs.folder import Tuned, TuningFolder
+from kept.recipes.agent_config.request import OptimizerFacts, Tuning, TuningFacts
 from kept.recipes.agent_config.search_space import Axes, axes_of
 from kept.recipes.agent_config.spec.common import clean
 from kept.recipes.agent_config.spec.config import shown_settings
@@ -57,7 +58,7 @@ from kept.recipes.agent_config.spec.optimizer import (
 from kept.recipes.agent_config.spec.read import ReadAgent, read_agent
 from kept.recipes.agent_config.splits import split_warnings, splits_of
 from kept.recipes.base import Compiled
-from kept.recipes.evaluate.compile import Wanted
+from kept.recipes.evaluate.request import Wanted
 from kept.recipes.race_choice import default_gate, race_of, with_race
 from kept.recipes.task.make_coding_agent import hash_of
 from kept.recipes.task.spec import RaceSpec
@@ -66,69 +67,30 @@ from kept.spec.validate import said
 from kept.spec.yaml import Loc
 from kept.store.home import Home
 
-LIMITS = ("max_cycles", "max_minutes", "max_usd", "allow_unpriced")
-"""What a run may be given more or less of when it goes on."""
+
+def overlay(tuning: Tuning, spec: OptimizerSpec) -> OptimizerSpec:
+    """The block with what a command line says laid over it."""
+    names = ("max_cycles", "max_minutes", "max_usd", "repeats", "accept_sigma", "seed")
+    said = {n: v for n in names if (v := getattr(tuning, n)) is not None}
+    for name in ("accept_sigma", "repeats"):
+        if name in said:
+            _check_sigma(f"--{name.replace('_', '-')}", spec)
+            said |= {"gate": "sigma", "gate_by": f"--{name.replace('_', '-')}"}
+    return replace(
+        spec,
+        **said,
+        numeric_phase=_phase(tuning, spec.numeric_phase, "numeric"),
+        textual_phase=_phase(tuning, spec.textual_phase, "textual"),
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
-    """None leaves a thing to the file."""
-
-    max_cycles: int | None = None
-    max_minutes: float | None = None
-    max_usd: float | None = None
-    numeric_max_trials: int | None = None
-    numeric_patience: int | None = None
-    textual_max_trials: int | None = None
-    textual_patience: int | None = None
-    repeats: int | None = None
-    accept_sigma: float | None = None
-    seed: int | None = None
-    output: str | None = None
-    """Where its files go; a folder."""
-    allow_unpriced: bool | None = None
-    """Go on where `max_usd` cannot be enforced for want of a price, with a warning."""
-
-    @classmethod
-    def of(cls, fact: object, moved: Callable[[Path], Path]) -> "Tuning":
-        """As a run was asked, from the fact that it began with; paths may have `moved` since."""
-        asked = cls(**cast("Mapping[str, Any]", fact))
-        place = asked.output
-        return asked if place is None else replace(asked, output=str(moved(Path(place))))
-
-    def renewed(self, asked: "Tuning") -> "Tuning":
-        """As a run was asked, with limits that its resume sets anew; all else is refused."""
-        given = {name: value for name, value in asdict(asked).items() if value is not None}
-        fixed = [name for name in given if name not in LIMITS]
-        if fixed:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in fixed)
-            raise SetupError(
-                f"{flags} cannot change in a run that goes on", hint="start another run with it"
-            )
-        return replace(self, **given)
-
-    def over(self, spec: OptimizerSpec) -> OptimizerSpec:
-        """The block with what was said besides laid over it."""
-        names = ("max_cycles", "max_minutes", "max_usd", "repeats", "accept_sigma", "seed")
-        said = {n: v for n in names if (v := getattr(self, n)) is not None}
-        for name in ("accept_sigma", "repeats"):
-            if name in said:
-                _check_sigma(f"--{name.replace('_', '-')}", spec)
-                said |= {"gate": "sigma", "gate_by": f"--{name.replace('_', '-')}"}
-        return replace(
-            spec,
-            **said,
-            numeric_phase=self._phase(spec.numeric_phase, "numeric"),
-            textual_phase=self._phase(spec.textual_phase, "textual"),
-        )
-
-    def _phase(self, phase: PhaseSpec, name: str) -> PhaseSpec:
-        given = {
-            key: value
-            for key in ("max_trials", "patience")
-            if (value := getattr(self, f"{name}_{key}")) is not None
-        }
-        return phase.model_copy(update=given) if given else phase
+def _phase(tuning: Tuning, phase: PhaseSpec, name: str) -> PhaseSpec:
+    given = {
+        key: value
+        for key in ("max_trials", "patience")
+        if (value := getattr(tuning, f"{name}_{key}")) is not None
+    }
+    return phase.model_copy(update=given) if given else phase
 
 
 def _check_sigma(flag: str, spec: OptimizerSpec) -> None:
@@ -140,8 +102,8 @@ def _check_sigma(flag: str, spec: OptimizerSpec) -> None:
         )
 
 
-def told(spec: OptimizerSpec) -> dict[str, Any]:
-    """The block as it is written down: nested as its source has it, defaults and all."""
+def told(spec: OptimizerSpec) -> OptimizerFacts:
+    """The block as it is written down."""
     phases = ("numeric_phase", "textual_phase", "demos_phase")
     return {
         "loss_weights": dict(spec.loss),
@@ -222,7 +184,7 @@ def read_tuning(
     except SpecError as error:
         raise _all_of(error, block_problems(path, overrides)) from None
     spec = optimizer_of(read)
-    spec = spec and tuning.over(spec)
+    spec = spec and overlay(tuning, spec)
     axes = axes_of(read, spec.axes if spec else None)
     about_cases = spec or cases_of(read)
     found = splits_of(read, about_cases) if about_cases else None
@@ -278,7 +240,7 @@ def compile_coordinate(
     models = [config for agent in reachable(read, axes) for config in configs_of(read, agent)]
     plan = replace(
         plan,
-        recipe=COORDINATE,
+        recipe=AGENT_CONFIG,
         rules=Rules({name: Artifact(name) for name in sorted({file for file, _ in _places(axes)})}),
         cases=cases,
         scorer=WeightedLoss(plan.scorer, spec.loss),
@@ -296,20 +258,25 @@ def compile_coordinate(
         random_seed=spec.seed,
         priced=not all(map(is_free, models)),
         probes=probes_of(models, helpers),
-        facts={
-            **plan.facts,
-            **_facts(of, tuning),
-            "helpers": _helpers(critics),
-            HELPER_FILES: critics.files if critics else {},
-        },
+        spec=replace(
+            plan.spec,
+            results=tuning.output or str(read.place.folder.resolve() / RESULTS),
+            named=tuning.output is not None,
+        ),
+        request=tuning,
+        facts=TuningFacts(
+            optimizer=told(spec),
+            phases=phases_of(spec, axes),
+            helpers=_helpers(critics),
+            helper_files=critics.files if critics else {},
+        ),
     )
     gate, why = _gate(of, plan, began)
     # a run that decides by another rule is another run; how long it may go on is no part of it
     rule = {k: v for k, v in told(spec).items() if k != "budget"}
     inputs = plan.inputs if critics is None else {**plan.inputs, **critics.inputs}
     inputs = {**inputs, "optimizer": hash_of(repr(rule)), "gate": hash_of(repr(gate))}
-    facts = {**plan.facts, GATE_WHY: why}
-    plan = with_race(replace(plan, gate=gate, inputs=inputs, facts=facts))
+    plan = with_race(replace(plan, gate=gate, inputs=inputs, gate_why=why))
     plan = replace(plan, views=(partial(TuningFolder, _tuned(of, plan, critics, tuning)),))
     about_critics = critics.warnings if critics else ()
     warnings = (*agent_warnings(read), *about_critics, *_warnings(of, plan))
@@ -335,18 +302,6 @@ def phases_of(spec: OptimizerSpec, axes: Axes) -> tuple[Phase, ...]:
         limits = spec.demos_phase
         found.append(Phase("demos", "demos", limits.max_trials, limits.patience))
     return tuple(found)
-
-
-def _facts(of: ReadTuning, tuning: Tuning) -> dict[str, object]:
-    """What a reader of the run, and its resume, want to know."""
-    place = tuning.output or str(of.read.place.folder.resolve() / RESULTS)
-    return {
-        COORDINATE: asdict(tuning),
-        "optimizer": told(of.spec),
-        "phases": [asdict(phase) for phase in phases_of(of.spec, of.axes)],
-        "results": place,
-        "named": tuning.output is not None,
-    }
 
 
 def _critics(read: ReadAgent, axes: Axes, *, writes: bool) -> Critics | None:
@@ -492,7 +447,7 @@ def _warnings(of: ReadTuning, plan: Plan) -> Iterator[str]:
     yield from optimizer_warnings(of.spec)
     yield from split_warnings(of.cases)
     if plan.gate.name == "sigma" and of.spec.gate == "race":
-        yield f"`sigma` decides, which keeps noise more often: {plan.facts[GATE_WHY]}"
+        yield f"`sigma` decides, which keeps noise more often: {plan.gate_why}"
     if plan.gate.name == "race" and of.spec.min_delta:
         yield "`min_delta` is not looked at by a race, which measures the noise itself"
     if of.cases.test and plan.gate.name == "sigma":

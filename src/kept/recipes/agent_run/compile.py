@@ -1,13 +1,13 @@
 """An agent run: one task, one execution of one runner, and nothing that is proposed or kept."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget, StopKind, StopReason
 from kept.core.case import Case, Cases
+from kept.core.event import SpecSettings
 from kept.core.objective import Objective
 from kept.core.plan import AGENT_RUN, Plan
 from kept.core.ports import Journal, Scope, Sink
@@ -39,6 +39,7 @@ from kept.recipes.agent_run.make_toolkit import (
     run_texts,
     unpriced,
 )
+from kept.recipes.agent_run.request import Asked
 from kept.recipes.agent_run.spec import AgentRunSpec
 from kept.recipes.base import Compiled
 from kept.recipes.task.make_coding_agent import hash_of
@@ -49,31 +50,6 @@ from kept.store.home import Home
 from kept.store.reader import Run
 
 LOSS = "loss"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What somebody asked for, as it is written down for a resume."""
-
-    task: str
-    folder: str
-    """Where it was asked: paths begin there."""
-    inputs: tuple[str, ...] = ()
-    output: str | None = None
-    """Where the deliverables are to be put besides."""
-    config: str | None = None
-    settings: tuple[str, ...] = ()
-    brief: str = ""
-    parent_run_id: str | None = None
-    tags: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, fact: object) -> "Asked":
-        """From the fact that a run began with."""
-        told = dict(cast("Mapping[str, Any]", fact))
-        for name in ("inputs", "settings", "tags"):
-            told[name] = tuple(told[name])
-        return cls(**told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +165,8 @@ def compile_agent_run(
             "budget": budget,
             "settings": settings_hash(spec, configs),
         },
-        facts={AGENT_RUN: asdict(asked), "description": asked.task[:200]},
+        spec=SpecSettings(description=asked.task[:200]),
+        request=asked,
     )
     odd = found.left_out[:10]
     left_out = [f"`{name}` is no plain file, and is not given to the run" for name in odd]

@@ -11,7 +11,6 @@ from typing import Any
 
 from kept.core.event import Event, RunStopped
 from kept.core.llm import Message, ModelReply, ToolAnswer, asked_for
-from kept.core.plan import AGENT_RUN
 from kept.core.ports import Journal
 from kept.core.rollout import Failure, Job, TraceItem
 from kept.core.state import State
@@ -21,6 +20,8 @@ from kept.orchestrator.events import STORY, Moment, agent_run_json, agent_run_pa
 from kept.orchestrator.record import AgentRun
 from kept.orchestrator.run_folder.write import Layout, run_files, sweep, write_run
 from kept.orchestrator.runner import DELIVERED
+from kept.recipes.agent_run.request import Asked
+from kept.recipes.registry import request_of
 from kept.store import codec
 from kept.store.journal import RunJournal
 from kept.store.jsonl import left_out
@@ -64,7 +65,7 @@ def deliveries_of(run: Run) -> Sequence[Mapping[str, bytes]]:
 
 def changed_files(run: Run) -> Sequence[str]:
     """Files of an agent run, laid out beside its journal, that are not as they were written."""
-    record = agent_run_of(run) if run.recipe == AGENT_RUN else None
+    record = agent_run_of(run) if request_of(run, Asked) else None
     if record is None or run.status == "running":
         return ()
     made = run_files(record, delivered_by(run), Layout())

@@ -11,7 +11,7 @@ task's folder, `REV:PATH` a file or folder of it, as git spells it. Nothing is c
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf, log2
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -27,10 +27,12 @@ from kept.errors import SetupError
 from kept.gates._statistics import fewest
 from kept.gates.compare import Compare
 from kept.proposers.variants import SEED_ALONE, Variant, Variants
-from kept.recipes.base import Compiled
+from kept.recipes.base import Compiled, plan_facts
+from kept.recipes.compare.request import Comparing, ComparisonFacts
 from kept.recipes.task.compile import plan_of
 from kept.recipes.task.inputs import ReadTask, read_task
 from kept.recipes.task.make_coding_agent import hash_of
+from kept.results.compare import Compared
 from kept.spec.paths import MAX_CHARS, decoded, git, glob, is_excluded, matches
 from kept.spec.source import Source, read_source
 
@@ -60,21 +62,12 @@ class Version(NamedTuple):
         return self.word if known else f"{self.word} ({self.commit[:7]})"
 
 
-class Wanted(NamedTuple):
-    """How far a comparison is to go."""
-
-    challengers: int
-    passes: int | None = None
-    least: float | None = None
-    """The least gain worth knowing of."""
-    alone: bool = False
-    """Whether the seed is measured alone, to say what a comparison could show."""
-    more: str = "--set budget.max_rollouts={}"
-    """How whoever asks would give it more rollouts."""
+MORE = "--set budget.max_rollouts={}"
+"""How a command line gives a comparison more rollouts."""
 
 
 def as_comparison(
-    plan: Plan, versions: Sequence[Version], wanted: Wanted, facts: Mapping[str, object]
+    plan: Plan, versions: Sequence[Version], asked: Comparing, more: str = MORE
 ) -> Plan:
     """A plan of the first version that compares the others with it, and changes nothing."""
     first, *others = versions
@@ -82,18 +75,28 @@ def as_comparison(
         plan,
         recipe=COMPARE,
         rules=Rules({name: Artifact(name) for name in first.texts}),
-        proposers=(SEED_ALONE,) if wanted.alone else (Variants(_variants(first, others)),),
-        schedule=Turns(MEASURE, 1) if wanted.alone else Turns("variants", len(others)),
+        proposers=(SEED_ALONE,) if asked.plan else (Variants(_variants(first, others)),),
+        schedule=Turns(MEASURE, 1) if asked.plan else Turns("variants", len(others)),
         budget=replace(plan.budget, max_iterations=None, max_failures=None),
         width=max(1, min(WIDEST, len(others))),
         guards=(),
         probes=tuple(probe for probe in plan.probes if not probe.proposes),
     )
-    gate = _gate(plan, wanted)
-    labels = [version.label for version in versions]
-    told = {**facts, "plan": wanted.alone, "least": wanted.least, "passes": wanted.passes}
-    told |= {"labels": labels, "most": gate.most}
-    return replace(plan, gate=gate, facts={**plan.facts, COMPARE: told})
+    gate, known = _gate(plan, asked, max(1, len(others)), more), plan_facts(plan)
+    facts = ComparisonFacts(
+        models=known.models,
+        prompts=known.prompts,
+        charges=known.charges,
+        limited_by=known.limited_by,
+        pass_at=known.pass_at,
+        compared=Compared(
+            labels=tuple([version.label for version in versions]),
+            most=gate.most,
+            least=asked.least,
+            plans=asked.plan,
+        ),
+    )
+    return replace(plan, gate=gate, request=asked, facts=facts)
 
 
 def check_texts(versions: Sequence[Version]) -> None:
@@ -129,20 +132,20 @@ def _variants(first: Version, others: Sequence[Version]) -> tuple[Variant, ...]:
     )
 
 
-def _gate(plan: Plan, wanted: Wanted) -> Compare:
+def _gate(plan: Plan, asked: Comparing, challengers: int, more: str) -> Compare:
     """The gate, with as many passes as the budget has room for."""
-    if wanted.least is not None and not 0 < wanted.least < inf:
-        message = f"the least gain worth knowing of is {wanted.least}, which is no gain"
+    if asked.least is not None and not 0 < asked.least < inf:
+        message = f"the least gain worth knowing of is {asked.least}, which is no gain"
         raise SetupError(message, hint="give a number above 0, or leave it out")
-    cases, challengers = len(plan.cases.holdout), wanted.challengers
-    gate = Compare(challengers, wanted.least, wanted.passes or PASSES)
+    cases = len(plan.cases.holdout)
+    gate = Compare(challengers, asked.least, asked.passes or PASSES)
     limit = rollouts_within(plan.budget, plan.worst_usd)
-    each = cases * (1 if wanted.alone else 1 + challengers)
-    needed = each * (2 if wanted.alone else 1)
+    each = cases * (1 if asked.plan else 1 + challengers)
+    needed = each * (2 if asked.plan else 1)
     if limit is not None and limit < needed:
-        what = "two runs of the seed" if wanted.alone else "one pass of each side"
+        what = "two runs of the seed" if asked.plan else "one pass of each side"
         message = f"the budget has room for {limit} rollouts, and {what} takes {needed}"
-        raise SetupError(message, hint=f"give {wanted.more.format(needed)} or more")
+        raise SetupError(message, hint=f"give {more.format(needed)} or more")
     if limit is not None and limit < each * gate.most:
         # a power of two, as it looks after each of those
         gate = replace(gate, most=2 ** int(log2(limit // each)))
@@ -358,59 +361,18 @@ _OTHERS = ("proposers", "mutation", "gate", "race", "guards", "logging")
 """Keys of a task that a comparison has no use for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is to be compared, as the command line says it."""
-
-    task: Path
-    words: tuple[str, ...]
-    """A, then its challengers."""
-    here: Path
-    """Where the words were typed."""
-    cases: str | None = None
-    plan: bool = False
-    """Whether only the seed is measured, to say what a comparison could show."""
-    passes: int | None = None
-    least: float | None = None
-    commits: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What revisions were when the run began, by word."""
-
-    def facts(self, versions: Sequence[Version]) -> dict[str, object]:
-        """What a resume and a report need to know of it."""
-        return {
-            **{name: value for name, value in asdict(self).items() if name != "task"},
-            "words": list(self.words),
-            "here": str(self.here),
-            "commits": {version.word: version.commit for version in versions if version.commit},
-        }
-
-    @classmethod
-    def of(cls, facts: Mapping[str, object]) -> "Asked":
-        """As a run was asked, from the facts that it began with."""
-        told = cast("dict[str, Any]", facts[COMPARE])
-        return cls(
-            task=Path(str(facts["spec"])),
-            words=tuple(told["words"]),
-            here=Path(told["here"]),
-            cases=told["cases"],
-            plan=told["plan"],
-            passes=told["passes"],
-            least=told["least"],
-            commits=told["commits"],
-        )
-
-
-def compile_comparison(asked: Asked, overrides: Sequence[str] = ()) -> Compiled:
+def compile_comparison(path: Path, asked: Comparing, overrides: Sequence[str] = ()) -> Compiled:
     """The plan of a comparison; raises what is wrong with the task, the cases or the texts."""
-    task = _read(asked, overrides)
+    task = _read(path, asked, overrides)
     versions = [
-        read_version(word, asked.here, task, asked.commits.get(word, "")) for word in asked.words
+        read_version(word, Path(asked.here), task, asked.commits.get(word, ""))
+        for word in asked.words
     ]
     check_texts(versions)
     first, *others = versions
     made = plan_of(task, Candidate(first.texts), overrides)
-    wanted = Wanted(max(1, len(others)), asked.passes, asked.least, asked.plan)
-    plan = as_comparison(made.plan, versions, wanted, asked.facts(versions))
+    asked = replace(asked, commits={v.word: v.commit for v in versions if v.commit})
+    plan = as_comparison(made.plan, versions, asked)
     texts = {f"`{version.word}`": hash_of(version.texts) for version in others}
     plan = replace(plan, inputs={**plan.inputs, **texts})
     return Compiled(plan, (*made.warnings, *doubts(plan, others)))
@@ -424,8 +386,8 @@ def most_rollouts(plan: Plan) -> int:
     return sides * passes * len(plan.cases.holdout)
 
 
-def _read(asked: Asked, overrides: Sequence[str]) -> ReadTask:
-    source = read_source(asked.task, overrides)
+def _read(path: Path, asked: Comparing, overrides: Sequence[str]) -> ReadTask:
+    source = read_source(path, overrides)
     _lay_over(source, asked, overrides)
     task = read_task(source, proposes=False)
     if task.files.cases.implicit:
@@ -435,7 +397,7 @@ def _read(asked: Asked, overrides: Sequence[str]) -> ReadTask:
     return task
 
 
-def _lay_over(source: Source, asked: Asked, overrides: Sequence[str]) -> None:
+def _lay_over(source: Source, asked: Comparing, overrides: Sequence[str]) -> None:
     """What a comparison means by the task: all cases decide, and nothing is proposed."""
     data = cast("dict[str, Any]", source.data)
     for key in _OTHERS:
@@ -446,7 +408,7 @@ def _lay_over(source: Source, asked: Asked, overrides: Sequence[str]) -> None:
     if asked.cases is not None:
         cases = data["cases"] = cases or {}
         # from where it was typed, and not from the task's folder
-        cases["file"] = str((asked.here / asked.cases).absolute())
+        cases["file"] = str((Path(asked.here) / asked.cases).absolute())
         source.override(("cases", "file"), f"--cases {asked.cases}")
     said = any(one.partition("=")[0].strip() == "cases.split" for one in overrides)
     if cases is not None and not said:

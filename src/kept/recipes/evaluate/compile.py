@@ -2,60 +2,58 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, cast
 
 from kept.core.artifact import Artifact, Rules
 from kept.core.case import Case, Cases
-from kept.core.plan import EVAL, Plan
+from kept.core.plan import EVALUATE, Plan
 from kept.core.schedules.round_robin import MEASURE, Turns
 from kept.errors import SetupError
+from kept.evaluators.scorers.transforms import DescribedScorer
 from kept.gates.fixed_cases import Sweep
 from kept.proposers.variants import SEED_ALONE
+from kept.recipes.base import Compiled, plan_facts
+from kept.recipes.evaluate.request import Evaluation, EvaluationFacts, Wanted
+from kept.results.cases import Evaluated
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which cases, and how often."""
-
-    repeats: int = 1
-    limit: int | None = None
-    """The first so many of those that are meant."""
-    timeout: float | None = None
-    """Seconds for one case of an agent; None leaves it to the agent."""
-    filter: str = ""
-    """Only cases whose name has this in it, or fits it where it is a pattern with `*` or `?`."""
-    min_score: float | None = None
-    """The mean of the primary metric that the command requires, in its direction."""
-    split: str = ""
-    """Of a skill config: which cases are meant; empty for those that nobody has seen."""
-    output_json: str = ""
-    """Of a skill config: the document of a standalone script that is written; empty for none."""
-
-    @classmethod
-    def of(cls, fact: object) -> "Wanted":
-        """As a run was asked, from the fact that it began with."""
-        told = cast("Mapping[str, Any]", cast("Mapping[str, Any]", fact)["wanted"])
-        return cls(**told)
+def measure_plan(made: Compiled, asked: Evaluation) -> Compiled:
+    """The plan that measures the seed of another, with its cases described."""
+    plan = made.plan
+    if not plan.cases.implicit:
+        plan = replace(plan, scorer=DescribedScorer(plan.scorer, plan.labels))
+    return replace(made, plan=as_sweep(plan, asked, plan.spec.id))
 
 
-def as_sweep(plan: Plan, wanted: Wanted, told: Mapping[str, object]) -> Plan:
+def as_sweep(
+    plan: Plan, asked: Evaluation, name: str, agent: Mapping[str, object] | None = None
+) -> Plan:
     """The same runner and scorer, on the cases that are wanted."""
+    wanted, known = asked.wanted, plan_facts(plan)
     # each once: the one case of a run without any stands in two splits, as do tasks of a suite
     cases = _chosen(tuple(plan.cases.by_id.values()), wanted)
-    names = [case.id for case in cases]
-    facts = {
-        EVAL: {
-            **told,
-            "asked": len(cases) * wanted.repeats,
-            "cases": names,
-            "wanted": asdict(wanted),
-        }
-    }
+    facts = EvaluationFacts(
+        models=known.models,
+        prompts=known.prompts,
+        charges=known.charges,
+        limited_by=known.limited_by,
+        pass_at=known.pass_at,
+        evaluated=Evaluated(
+            of=asked.of,
+            name=name,
+            rollouts=len(cases) * wanted.repeats,
+            cases=tuple([case.id for case in cases]),
+            pass_at=known.pass_at,
+            # an agent and a student are measured by whether they pass, a task by its own metric
+            metric_is_pass=agent is not None,
+            min_score=wanted.min_score,
+            agent=agent or {},
+        ),
+    )
     return replace(
         plan,
-        recipe=EVAL,
+        recipe=EVALUATE,
         cases=Cases(holdout=cases),
         rules=Rules({name: Artifact(name) for name in plan.seed.texts}),
         proposers=(SEED_ALONE,),
@@ -68,7 +66,8 @@ def as_sweep(plan: Plan, wanted: Wanted, told: Mapping[str, object]) -> Plan:
         width=1,
         # a case that cannot be run is what the report tells of
         tries_one=False,
-        facts={**plan.facts, **facts},
+        request=asked,
+        facts=facts,
     )
 
 

@@ -24,7 +24,7 @@ from kept.core.case import (
     too_few,
 )
 from kept.core.llm import Message, ModelRequest
-from kept.core.plan import WHY_NOT_RACE, Plan
+from kept.core.plan import Plan
 from kept.core.ports import Gate, Guard, Probe, Proposer, Proving, Runner, Scorer
 from kept.core.text import count
 from kept.errors import SetupError
@@ -311,15 +311,14 @@ def with_gate(plan: Plan, gate: Gate | GateName | None, began: str = "") -> Plan
     if gate == "repeats":
         return replace(plan, gate=repeats_of(plan))
     if gate is None and plan.cases.implicit and not began:
-        facts = {**plan.facts, WHY_NOT_RACE: "there are no cases"}
-        return replace(plan, gate=gate_without_cases(plan), facts=facts)
+        return replace(plan, gate=gate_without_cases(plan), not_race="there are no cases")
     if gate is None or gate == "race":
         # at use: without cases a run does without it and the statistics behind it
         from kept.gates.race import PRESETS
         from kept.recipes.race_choice import default_gate
 
         gate, why = (PRESETS["balanced"], "") if gate else default_gate(plan, began)
-        plan = replace(plan, facts={**plan.facts, WHY_NOT_RACE: why})
+        plan = replace(plan, not_race=why)
     return replace(plan, gate=gate)
 
 

@@ -6,14 +6,15 @@ so an unknown name is refused with its origin: flag, file or seed run.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from kept.core.artifact import Artifact, Candidate, Rules
-from kept.core.plan import ITERATIONS, REFINE, SEED_VALUE, Plan
-from kept.core.schedules.refine import FEWEST, MOST, Refining, Tier, clamped, halved
+from kept.core.event import SpecSettings
+from kept.core.plan import REFINE, Plan
+from kept.core.schedules.refine import FEWEST, MOST, TIERS, Refining, Tier, clamped, halved
 from kept.engine.stop import SystemClock
 from kept.errors import SetupError
 from kept.evaluators.runners.function import RecordedScorer
@@ -24,7 +25,7 @@ from kept.orchestrator.record import Limits
 from kept.orchestrator.refine.attempt import BELOW, Made, findings_of
 from kept.orchestrator.refine.proposer import MIXED, ModelPair, Rerun
 from kept.orchestrator.refine.rescore import Reading
-from kept.orchestrator.refine.session import MEASURE, IterationFolders, SessionFiles, SessionPlace
+from kept.orchestrator.refine.session import IterationFolders, SessionFiles, SessionPlace
 from kept.orchestrator.run_folder.read import FinishedRun, read_run
 from kept.orchestrator.runner import AgentRunner
 from kept.orchestrator.state import Assignment
@@ -44,7 +45,7 @@ from kept.recipes.agent_run.make_toolkit import (
 from kept.recipes.agent_run.spec import AgentRunSpec
 from kept.recipes.base import Compiled
 from kept.recipes.race_choice import with_race
-from kept.recipes.refine.request import RACE, Refinement, follows, races
+from kept.recipes.refine.request import RACE, Refinement, RefinementFacts, follows, races
 from kept.recipes.task.make_coding_agent import hash_of
 from kept.sandbox.coding_agents.run import CLIS
 from kept.sandbox.workspace import Scratch
@@ -95,10 +96,6 @@ def _from(who: Who, asked: Refinement) -> str:
     tiers = {"low": asked.low, "mid": asked.mid, "high": asked.high}
     flags = [f"--tier-{tier}" for tier, pair in tiers.items() if pair[at] == who.name]
     return flags[0] if flags else _FLAGS[who.role]
-
-
-ARTIFACTS = "artifacts"
-"""The fact that has the prompt artifacts of the runs."""
 
 
 def compile_refine(
@@ -231,18 +228,17 @@ def plan_refinement(
         budget=judging.budget,
         tries_one=False,
         inputs={"seed": seed.id, "refinement": hash_of(repr(replace(asked, folder="")))},
-        facts={
-            REFINE: asdict(asked),
-            "spec": asked.run,
-            "description": run.task[:200],
-            "seed_run": run.run_id,
-            "start_run": start.run_id,
-            ITERATIONS: str(asked.root),
-            ARTIFACTS: dict(making.artifacts),
-            MEASURE: judging.measure,
-            # a race reads the start anew, and so do its figures
-            **({} if rerun.raced else {SEED_VALUE: round(start.loss.total, 6)}),
-        },
+        spec=SpecSettings(path=asked.run, description=run.task[:200]),
+        request=asked,
+        facts=RefinementFacts(
+            seed_run=run.run_id,
+            start_run=start.run_id,
+            iterations=str(asked.root),
+            artifacts=dict(making.artifacts),
+            measure=judging.measure,
+        ),
+        # a race reads the start anew, and so do its figures
+        seed_value=None if rerun.raced else round(start.loss.total, 6),
         views=(partial(SessionFiles, place),),
     )
     return with_race(plan)
@@ -285,7 +281,7 @@ class _Making:
         """What each kit was made from."""
         self._unpriced: dict[str, None] = {}
         """What is to be told of prices, once each."""
-        pairs = [self.pair_for(tier) for tier in _TIERS] if not asked.tiers.trivial else []
+        pairs = [self.pair_for(tier) for tier in TIERS.values()] if not asked.tiers.trivial else []
         pairs = pairs or [self.pair_for(None)]
         # all that can be wrong is said before anything is spent; nothing is, without findings
         needed = [] if findings_of(start).empty else [*dict.fromkeys(pairs)]
@@ -425,6 +421,3 @@ class _Making:
         if self._asked.config is None:
             return source_of(folder / "(command line)", "{}", settings)
         return read_source(folder / self._asked.config, settings)
-
-
-_TIERS: tuple[Tier, ...] = ("low", "mid", "high")

@@ -10,14 +10,13 @@ The view gives the iterations of a refinement and the files that it wrote.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from kept.core.artifact import is_safe_path
 from kept.core.budget import Budget
 from kept.core.case import IMPLICIT_CASE, Case, Cases
 from kept.core.event import RunStopped
 from kept.core.objective import Objective
-from kept.core.plan import ITERATIONS, REFINE
 from kept.core.ports import Gate, Runner
 from kept.core.proposal import proposal_scope
 from kept.core.schedules.refine import Attempt, attempts, reruns
@@ -49,7 +48,9 @@ from kept.orchestrator.run_folder.read import read_run
 from kept.orchestrator.run_folder.write import run_files
 from kept.orchestrator.runner import DELIVERED
 from kept.recipes.agent_run.spec import AgentRunSpec
+from kept.recipes.base import Facts, Request
 from kept.recipes.race_choice import MIN_RACE_CASES
+from kept.recipes.registry import facts_of, request_of
 from kept.recipes.task.cases import read_cases
 from kept.recipes.task.make_coding_agent import hash_of
 from kept.spec.source import source_of
@@ -62,7 +63,7 @@ REFINEMENTS = "refinements"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refinement:
+class Refinement(Request):
     """What somebody asked for, as it is written down for a resume."""
 
     run: str
@@ -122,14 +123,19 @@ class Refinement:
         """Where it is told of: with its task, or beside its seed."""
         return InTask(self.task, Path(self.run)) if self.target else BesideSeed(Path(self.run))
 
-    @classmethod
-    def of(cls, fact: object) -> "Refinement":
-        """From the fact that a run began with."""
-        told = dict(cast("Mapping[str, Any]", fact))
-        for name in ("low", "mid", "high"):
-            told[name] = ModelPair(*told[name])
-        told["settings"] = tuple(told["settings"])
-        return cls(**told)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefinementFacts(Facts):
+    """What a refinement goes by."""
+
+    seed_run: str
+    start_run: str
+    iterations: str
+    """The folder of its iterations."""
+    artifacts: Mapping[str, str]
+    """The prompt artifacts of its runs."""
+    measure: str
+    """What its losses are, by a name: others are not compared with them."""
 
 
 RACE = "race"
@@ -243,7 +249,7 @@ def changed_files(run: Run, below: Path | None = None) -> Mapping[Path, bytes]:
 
     `below` limits this to a folder. A file that was removed is no damage.
     """
-    if run.recipe != REFINE or run.status == "running":
+    if request_of(run, Refinement) is None or run.status == "running":
         return {}
     within = below.resolve() if below is not None else None
     return {
@@ -256,13 +262,14 @@ def changed_files(run: Run, below: Path | None = None) -> Mapping[Path, bytes]:
 
 def _files(run: Run) -> Iterator[tuple[Path, bytes]]:
     """Every file as the journal has it; files that another session may write are left out."""
+    facts = facts_of(run, RefinementFacts)
+    assert facts is not None, "a refinement"
     made = all_made(run.seed, reruns(run.state))
     by_run = {one.run_id: one for one in made.values()}
     for attempt in attempts(reruns(run.state)):
-        root = run.path_of(ITERATIONS)
+        root = run.moved(Path(facts.iterations))
         for path, data in _iteration_files(run, attempt, by_run).items():
-            if root is not None:
-                yield root / f"iter_{attempt.k}" / path, data
+            yield root / f"iter_{attempt.k}" / path, data
     yield from _session_files(run, Told(run.state, made))
 
 
@@ -289,14 +296,15 @@ def _about(run: Run, attempt: Attempt, start: Made) -> Iterating:
 
 
 def _session_files(run: Run, told: Told) -> Iterator[tuple[Path, bytes]]:
-    asked = Refinement.of(run.fact(REFINE))
+    asked, facts = request_of(run, Refinement), facts_of(run, RefinementFacts)
+    assert asked is not None and facts is not None, "a refinement"
     seed = run.moved(Path(asked.run))
     place = SessionPlace(
         shelf=asked.shelf,
-        root=Path(told.state.fact(ITERATIONS)),
+        root=Path(facts.iterations),
         session_id=asked.session,
-        seed_run_id=told.state.fact("seed_run"),
-        start_run_id=told.state.fact("start_run"),
+        seed_run_id=facts.seed_run,
+        start_run_id=facts.start_run,
         tiers=not asked.tiers.trivial,
     )
     if asked.start:

@@ -11,6 +11,7 @@ from typing import cast
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import SPLITS, Cases
+from kept.core.event import SpecSettings
 from kept.core.guards import copy_guard, gold_guard
 from kept.core.llm import ModelRequest
 from kept.core.objective import Objective
@@ -32,7 +33,13 @@ from kept.proposers.variants import MEASURED
 from kept.recipes.base import Compiled
 from kept.recipes.race_choice import default_gate, with_race
 from kept.recipes.skill.document import FRONT, REGIONS
-from kept.recipes.skill.environment import check_money, has_problems, heard, judge_facts, open_skill
+from kept.recipes.skill.environment import (
+    check_money,
+    has_problems,
+    heard,
+    judge_charges,
+    open_skill,
+)
 from kept.recipes.skill.outputs import SkillFolder, Trained
 from kept.recipes.skill.proposers.analyst import Sight
 from kept.recipes.skill.proposers.epoch_end import Comparison, MetaReflect, MetaSkill, SlowUpdate
@@ -41,6 +48,7 @@ from kept.recipes.skill.proposers.step import StepProposer
 from kept.recipes.skill.proposers.teacher import UPDATES, Prompts, Rewriting, Teacher
 from kept.recipes.skill.proposers.update import Appendix
 from kept.recipes.skill.read import SkillSpec, read_skill
+from kept.recipes.skill.request import Training, TrainingFacts
 from kept.recipes.skill.spec import effort_of
 from kept.recipes.task.make_coding_agent import hash_of
 from kept.spec.validate import said
@@ -304,7 +312,13 @@ def plan_of(
             "config": hash_of(_deciding(spec)),
             "prompts": hash_of([dict(level) for level in told.prompts.levels[:2]]),
         },
-        facts=_facts(spec, opened, overrides),
+        spec=_settings(spec, opened, overrides),
+        request=Training(folder=str(spec.folder)),
+        facts=TrainingFacts(
+            config=spec.told(),
+            judge=opened.judge.name if opened.judge else "",
+            charges=judge_charges(opened.judge),
+        ),
     )
     gate = _gate(spec, plan, began)
     plan = replace(plan, gate=gate, inputs={**plan.inputs, "gate": hash_of(repr(gate))})
@@ -441,24 +455,21 @@ def _agent_prefix(spec: SkillSpec) -> str:
     return CLIS[spec.agent].short
 
 
-def _facts(spec: SkillSpec, opened: Opened, overrides: Sequence[str]) -> dict[str, object]:
-    """What a reader of the run, and its resume, want to know."""
-    facts: dict[str, object] = {
-        "spec": str(spec.source.path.resolve()),
-        "set": list(overrides),
-        "folder": str(spec.folder),
-        "id": opened.name,
-        RECIPE: spec.told(),
-        "results": str(_place(spec, opened)),
-        "named": bool(spec.env.out_root),
-        **judge_facts(opened.judge),
-    }
+def _settings(spec: SkillSpec, opened: Opened, overrides: Sequence[str]) -> SpecSettings:
+    """Where a run of a config comes from, and where its files go."""
+    known = SpecSettings(
+        path=str(spec.source.path.resolve()),
+        overrides=tuple(overrides),
+        id=opened.name,
+        results=str(_place(spec, opened)),
+        named=bool(spec.env.out_root),
+    )
     path = spec.folder / Path(spec.env.skill_init).expanduser()
-    if spec.env.skill_init and path.exists():
-        facts["source"] = str((path if path.is_dir() else path.parent).resolve())
-        if path.is_file():
-            facts["names"] = {SKILL: path.name}
-    return facts
+    if not spec.env.skill_init or not path.exists():
+        return known
+    source = path if path.is_dir() else path.parent
+    names = {SKILL: path.name} if path.is_file() else {}
+    return replace(known, source=str(source.resolve()), names=names)
 
 
 def _warnings(spec: SkillSpec, plan: Plan, teacher: ModelConfig) -> Iterator[str]:

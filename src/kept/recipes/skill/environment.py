@@ -31,9 +31,9 @@ from kept.evaluators.environments.coding_agent_student import WorkspaceRunner
 from kept.evaluators.environments.registry import find_env, opened, parted
 from kept.models.providers import PROVIDERS, ModelConfig
 from kept.models.roles import connect_role, is_free, is_priced, unbounded
+from kept.recipes.base import Charge
 from kept.recipes.skill.read import SkillSpec
 from kept.recipes.skill.spec import EnvSection
-from kept.recipes.task.charges import Charge
 from kept.sandbox.capabilities import abilities
 from kept.sandbox.coding_agents.definition import Cli, Target, program_of
 from kept.sandbox.coding_agents.run import CLIS, Harness
@@ -188,12 +188,11 @@ def judge_warnings(env: Environment, judge: ModelConfig | None) -> Iterator[str]
         yield f"the price of `{judge.name}` is not known: what it costs is not counted"
 
 
-def judge_facts(judge: ModelConfig | None) -> dict[str, object]:
-    """The judge for readers of a plan: its name, and that it is paid by the call."""
-    if judge is None:
-        return {}
-    charge = Charge("scorer", judge.name, is_priced(judge))
-    return {"judge": judge.name, "charges": [] if is_free(judge) else [charge._asdict()]}
+def judge_charges(judge: ModelConfig | None) -> tuple[Charge, ...]:
+    """The judge, where it is paid by the call."""
+    if judge is None or is_free(judge):
+        return ()
+    return (Charge("scorer", judge.name, is_priced(judge)),)
 
 
 def _named(spec: SkillSpec, said: str | dict[str, Any]) -> ModelConfig:

@@ -13,9 +13,10 @@ from pydantic import TypeAdapter, ValidationError
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import SPLITS, Case, Split
+from kept.core.event import SpecSettings
 from kept.core.llm import PASSED
 from kept.core.objective import Objective
-from kept.core.plan import Plan
+from kept.core.plan import SKILL, Plan
 from kept.core.ports import Model
 from kept.core.schedules.round_robin import MEASURE, Turns
 from kept.errors import Problem, SetupError, SpecError
@@ -34,14 +35,15 @@ from kept.models.roles import connect_uncached, is_priced, probes_of
 from kept.proposers.variants import SEED_ALONE
 from kept.recipes.agent_config.spec.common import LlmSpec
 from kept.recipes.agent_config.spec.metrics import AnyMetricSpec
-from kept.recipes.base import Compiled
-from kept.recipes.evaluate.compile import Wanted, as_sweep
+from kept.recipes.base import Compiled, Facts
+from kept.recipes.evaluate.compile import as_sweep
+from kept.recipes.evaluate.request import Evaluation, Wanted
 from kept.recipes.skill.environment import (
     METRICS,
     check_money,
     has_problems,
     heard,
-    judge_facts,
+    judge_charges,
     open_skill,
 )
 from kept.recipes.skill.read import SkillSpec, read_skill
@@ -62,9 +64,6 @@ NAMES: Mapping[str, tuple[Split, ...]] = {
 
 ASKED = ("prompt", "mode")
 """Options of environments that a report names: how a student is asked."""
-
-KIND = "skill"
-"""Told in the facts of such a run: to fail some cases is what most skills do, and no error."""
 
 
 def compile_measure(
@@ -90,7 +89,7 @@ def compile_measure(
     check_document(opened, wanted.output_json)
     split, cases = cases_of(opened, wanted.split)
     plan = Plan(
-        recipe="skill",
+        recipe=SKILL,
         seed=Candidate(dict(opened.skill)),
         rules=Rules({name: Artifact(name) for name in opened.skill}),
         cases=replace(opened.cases, train=(), holdout=cases, test=()),
@@ -115,13 +114,10 @@ def compile_measure(
         ),
         inputs={**(opened.inputs or {}), "config": hash_of(_deciding(spec))},
         views=script_views(spec, opened, cases, wanted.output_json),
-        facts={
-            "spec": str(spec.source.path.resolve()),
-            "set": list(overrides),
-            "folder": str(spec.folder),
-            "id": opened.name,
-            **judge_facts(opened.judge),
-        },
+        spec=SpecSettings(
+            path=str(spec.source.path.resolve()), overrides=tuple(overrides), id=opened.name
+        ),
+        facts=Facts(charges=judge_charges(opened.judge)),
     )
     asked = {name: spec.told()["env"].get(name) for name in ASKED}
     agent = {
@@ -129,13 +125,14 @@ def compile_measure(
         "skill": Candidate(dict(opened.skill)).id,
         **{k: v for k, v in asked.items() if v},
     }
-    told = {"name": f"{opened.name}, {split}", "kind": KIND, "agent": agent}
+    evaluation = Evaluation(of=SKILL, wanted=wanted, folder=str(spec.folder))
     warnings = [*opened.ignored]
     if spec.student is not None and not is_priced(spec.student):
         warnings.append(
             f"the price of `{spec.student.name}` is not known: what it costs is not counted"
         )
-    return Compiled(as_sweep(plan, wanted, told), tuple(warnings))
+    plan = as_sweep(plan, evaluation, f"{opened.name}, {split}", agent)
+    return Compiled(plan, tuple(warnings))
 
 
 def cases_of(opened: Opened, name: str) -> tuple[str, tuple[Case, ...]]:

@@ -13,15 +13,14 @@ without repeating anything. Versions activated by users since then stay active.
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import Case, Cases
-from kept.core.event import StepClosed, StepRecords
+from kept.core.event import SpecSettings, StepClosed, StepRecords
 from kept.core.guards import EmptyGuard, copy_guard
 from kept.core.llm import ModelRequest
 from kept.core.objective import Objective
@@ -39,9 +38,8 @@ from kept.models.context_window import room_of
 from kept.models.prompts import ARTIFACTS
 from kept.models.providers import ModelConfig, config_of, missing
 from kept.models.roles import connect_role, is_free, probes_of, unbounded
-from kept.orchestrator.experiments import EXPERIMENTS, target_of
 from kept.orchestrator.loss import Weights
-from kept.orchestrator.prompt_registry import OF_EXPERIMENT, Epoch, PromptRegistry, Suite, TaskRun
+from kept.orchestrator.prompt_registry import Epoch, PromptRegistry, Suite, TaskRun
 from kept.orchestrator.prompt_update import LONGEST, UPDATE, Update
 from kept.orchestrator.runner import AgentRunner, ByTask, FoundScorer, Measures
 from kept.orchestrator.state import Assignment
@@ -61,13 +59,13 @@ from kept.recipes.agent_run.spec import AgentRunSpec
 from kept.recipes.base import Compiled
 from kept.recipes.race_choice import MIN_RACE_CASES, race_of, with_race
 from kept.recipes.skill.compile import unhurried
+from kept.recipes.suite.request import Optimization, SuiteFacts
 from kept.recipes.suite.spec import ReadSuite, SuiteTaskSpec, read_suite
 from kept.recipes.task.make_coding_agent import hash_of
 from kept.sandbox.workspace import Scratch
 from kept.settings import model as named_model
 from kept.store import codec
 from kept.store.exports import View
-from kept.store.home import Home
 from kept.store.journal import RunJournal
 from kept.store.jsonl import rollout_lines
 
@@ -203,32 +201,6 @@ ROLLBACK = "rollback"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimization:
-    """What a command line says besides, as it is written down for a resume."""
-
-    epochs: int | None = None
-    target: str = ""
-    """EXP:TASK, whose experiment has the registry."""
-    folder: str = ""
-    """Where experiments are looked for from."""
-    stamp: str = ""
-    """When it was asked, as a part of a name."""
-
-    @classmethod
-    def of(cls, fact: object) -> "Optimization":
-        """From the fact that a run began with."""
-        return cls(**cast("Mapping[str, Any]", fact))
-
-    def place(self) -> tuple[Path, Path] | None:
-        """The registry of the experiment, and the folder of the task for this; None without."""
-        if not self.target:
-            return None
-        root = Home.find(Path(self.folder)).path / EXPERIMENTS
-        experiment, task = target_of(root, self.target)
-        return experiment.folder / OF_EXPERIMENT, task.folder / "optimizations" / self.stamp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Making:
     """What a plan is made with, where that is at hand already."""
 
@@ -284,7 +256,17 @@ def compile_suite(
         dear=True,
         probes=probes_of(runs, [("optimizer", config)]),
         inputs=_inputs(read, configs, model.name),
-        facts=_facts(read, asked, epochs, overrides),
+        spec=SpecSettings(
+            path=str(read.source.path.resolve()),
+            overrides=tuple(overrides),
+            id=read.spec.name,
+            description=read.spec.description.strip(),
+        ),
+        sampled=False,
+        request=asked,
+        facts=SuiteFacts(
+            registry=str(read.registry.path.absolute()), epochs=epochs, shared=read.shared
+        ),
     )
     plan = with_race(replace(plan, inputs={**plan.inputs, "gate": hash_of(repr(plan.gate))}))
     tasks = [one.model_dump(mode="json", exclude_defaults=True) for one in read.spec.tasks]
@@ -410,22 +392,6 @@ def _inputs(read: ReadSuite, configs: Mapping[str, Configs], optimizer: str) -> 
         "prompts": hash_of([dict(read.texts.prompts), read.told]),
         "optimizer": hash_of([optimizer, read.spec.step]),
         "files": read.files_hash(),
-    }
-
-
-def _facts(
-    read: ReadSuite, asked: Optimization, epochs: int, overrides: Sequence[str]
-) -> dict[str, object]:
-    """What a reader of the run, and its resume, want to know."""
-    return {
-        SUITE: asdict(asked),
-        "spec": str(read.source.path.resolve()),
-        "set": list(overrides),
-        "id": read.spec.name,
-        "description": read.spec.description.strip(),
-        "registry": str(read.registry.path.absolute()),
-        "epochs": epochs,
-        "shared": read.shared,
     }
 
 

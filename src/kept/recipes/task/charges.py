@@ -2,28 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from kept.evaluators.runners.registry import RUNNERS, model_asked
 from kept.evaluators.scorers.registry import SCORERS
 from kept.models.providers import ModelConfig
 from kept.models.roles import Role, is_free, is_priced, unbounded
+from kept.recipes.base import Charge, Payer
 from kept.recipes.task.components import Proposing
 from kept.recipes.task.spec import TaskSpec
 from kept.spec.components import ModelNeed, Needs, joined
 
-Payer = Literal["runner", "scorer", "proposers"]
-
 _ROLES: dict[Payer, Role] = {"runner": "target", "scorer": "judge", "proposers": "optimizer"}
-
-
-class Charge(NamedTuple):
-    """A model that costs money with every call."""
-
-    by: Payer
-    model: str
-    priced: bool
-    """Whether it is known how much."""
 
 
 def charges_of(task: TaskSpec, proposing: Proposing, folder: Path) -> tuple[Charge, ...]:

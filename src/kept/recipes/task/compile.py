@@ -8,9 +8,10 @@ from pathlib import Path
 from kept.core.artifact import Artifact, Candidate, Rules
 from kept.core.budget import Budget
 from kept.core.case import SPLITS, Case, Cases, Labels, fields_of, labels_of, too_few
+from kept.core.event import SpecSettings
 from kept.core.forecast import enough_steps
 from kept.core.objective import Constraint, Objective, TieBreaker
-from kept.core.plan import PASS_AT, WHY_NOT_RACE, Plan
+from kept.core.plan import TASK, Plan
 from kept.core.ports import Journal, Sink
 from kept.evaluators.runners.registry import RUNNERS, model_asked
 from kept.evaluators.scorers.assertions.component import assert_usage
@@ -18,7 +19,7 @@ from kept.evaluators.scorers.registry import SCORERS
 from kept.gates.seed_rules import Strict
 from kept.models.providers import PROVIDERS
 from kept.models.roles import is_free, probes_of
-from kept.recipes.base import Compiled
+from kept.recipes.base import Compiled, Facts, Request
 from kept.recipes.gate_choice import repeats_of, schedule_of
 from kept.recipes.race_choice import Decided, default_gate, race_of, raced_ties, with_race
 from kept.recipes.task.cases import overlap_warnings
@@ -103,7 +104,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     # of variables only the names are kept for a resume, for they may be secrets
     hidden = [given for given in overrides if ".env" in split_override(given)[0]]
     plan = Plan(
-        recipe="artifact",
+        recipe=TASK,
         seed=seed,
         rules=Rules(
             {name: Artifact(name, protected) for name in files.editable},
@@ -131,31 +132,33 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
             if (config := agent.config(task.models, source.folder)) is not None
         ),
         workers=workers,
-        facts={
-            "spec": str(source.path.resolve()),
-            "set": [given for given in overrides if given not in hidden],
-            "set_again": [split_override(given)[0] for given in hidden],
-            "id": task.id or source.folder.name,
-            "description": task.description,
-            **({} if task.objective.pass_at is None else {PASS_AT: task.objective.pass_at}),
-            "source": str(source.folder.resolve()),
-            "runner": _runner_facts(task),
-            "scorer": task.scorer.model_dump(exclude_defaults=True),
-            "sandbox": {**confined.facts(), "agents": [agent.by_agent for agent in agents]},
-            "models": models,
-            "prompts": files.proposing.own_prompts,
-            "charges": [charge._asdict() for charge in charges],
-            "limited_by": list(limited_by(task, files.proposing, source.folder)),
-        },
+        spec=SpecSettings(
+            path=str(source.path.resolve()),
+            overrides=tuple([given for given in overrides if given not in hidden]),
+            hidden=tuple([split_override(given)[0] for given in hidden]),
+            id=task.id or source.folder.name,
+            description=task.description,
+            source=str(source.folder.resolve()),
+            runner=_runner_facts(task),
+            scorer=task.scorer.model_dump(exclude_defaults=True),
+            sandbox={**confined.facts(), "agents": [agent.by_agent for agent in agents]},
+        ),
+        request=Request(),
+        facts=Facts(
+            models=models,
+            prompts=files.proposing.own_prompts,
+            charges=charges,
+            limited_by=tuple(limited_by(task, files.proposing, source.folder)),
+            pass_at=task.objective.pass_at,
+        ),
         guidance=files.guidance,
         labels=_labels(task, files.cases),
         views=_views(task, source.folder, objective),
         worst_seconds=runs.worst_seconds + scores.worst_seconds,
     )
     gate, why = _gate(task, plan, began)
-    facts = {**plan.facts, WHY_NOT_RACE: why}
     inputs = inputs_of(source, task, files, gate.name)
-    plan = replace(plan, gate=gate, facts=facts, inputs=inputs)
+    plan = replace(plan, gate=gate, not_race=why, inputs=inputs)
     plan = replace(plan, width=task.width or enough_steps(plan))
     # an agent sees nothing of the task's folder
     by_agent = any(model.by_agent for model in runs.models)

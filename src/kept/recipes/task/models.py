@@ -69,7 +69,7 @@ def check_models(source: Source) -> None:
 
 def told(
     task: TaskSpec, folder: Path, needs: Iterable[Needs]
-) -> tuple[dict[str, object], tuple[str, ...]]:
+) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
     """What a reader wants to know of each role, and what should be known before a run."""
     asked = (model for one in needs for model in one.models if not model.by_agent)
     others = [model.named.config(folder) for model in asked if model.named is not None]
@@ -77,7 +77,7 @@ def told(
         found = configs(task.models, folder)
     except SetupError as error:
         return {}, (f"KEPT_MODEL: {error.message}", *_unpriced(others))
-    facts: dict[str, object] = {
+    facts: dict[str, dict[str, object]] = {
         role: {"model": config.name, "cache": is_kept(role, config)}
         for role, config in found.items()
     }

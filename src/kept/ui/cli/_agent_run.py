@@ -3,10 +3,9 @@
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from kept.core.plan import AGENT_RUN
 from kept.errors import SetupError
 from kept.orchestrator.budget import AXES, enough
 from kept.orchestrator.events import agent_run_json, agent_run_page, agent_run_text, end_line
@@ -14,8 +13,11 @@ from kept.orchestrator.record import AgentRun
 from kept.orchestrator.run_folder.read import FINAL
 from kept.orchestrator.run_folder.write import sweep_own
 from kept.orchestrator.workers import Stop
-from kept.recipes.agent_run.compile import Asked, Watched, before_of, compile_agent_run
+from kept.recipes.agent_run.compile import Watched, compile_agent_run
 from kept.recipes.agent_run.journal_view import agent_run_of, deliveries_of
+from kept.recipes.agent_run.request import Asked
+from kept.recipes.base import Context
+from kept.recipes.registry import compile_resumed, request_of
 from kept.run import Ended
 from kept.store.candidate_files import named_place, write_below, write_whole
 from kept.store.home import Home
@@ -47,9 +49,11 @@ def start_agent(asked: Asked, how: HowAgent) -> int:
 
 def resume_agent(run: Run, settings: tuple[str, ...], how: HowAgent) -> int:
     """Go on with a run; the exit code."""
-    asked = Asked.of(run.fact(AGENT_RUN))
-    session = AgentSession(replace(asked, settings=(*asked.settings, *settings)), how)
-    plan = told_warnings(compile_agent_run(session.asked, session.watched, before_of(run)))
+    asked = request_of(run, Asked)
+    assert asked is not None, "an agent run"
+    session = AgentSession(asked, how)
+    context = Context(overrides=settings, watched=session.watched)
+    plan = told_warnings(compile_resumed(run, context))
     return run_session(plan, run.folder, session)
 
 

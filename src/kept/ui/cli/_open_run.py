@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kept.core.event import StepClosed
-from kept.core.plan import AGENT_RUN, COMPARE, REFINE
+from kept.core.plan import COMPARE, FUNCTION
 from kept.core.text import no_better
 from kept.errors import SetupError
 from kept.store.home import Home
@@ -40,10 +40,14 @@ def nothing_better(run: Run) -> str:
 
 def going_on(run: Run) -> str:
     """What goes on with a run that stopped: a command, or the call that started it."""
-    if run.path_of("spec") is None and run.recipe not in (AGENT_RUN, REFINE):
-        called = "compare" if run.recipe == COMPARE else "optimize"
+    called = _CALLS.get(run.recipe or "")
+    if run.spec is None and called:
         return f'kept.{called}(..., resume="{run.id}")'
     return command_for("resume", run.folder)
+
+
+_CALLS = {FUNCTION: "optimize", COMPARE: "compare"}
+"""Calls of the Python API that start runs without a spec, by recipe."""
 
 
 def iteration_named(name: str) -> RunRow | None:

@@ -8,23 +8,26 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, TextIO, cast
+from typing import TextIO
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from kept.core.event import Event, RunResumed, RunStarted, StepClosed
+from kept.core.event import Event, RunResumed, RunSettings, RunStarted, StepClosed
 from kept.core.llm import PASSED
-from kept.core.plan import AGENT_RUN, COMPARE, EVAL, GATE_WHY, WHY_NOT_RACE
+from kept.core.plan import AGENT_RUN, EVALUATE
 from kept.core.proposal import ClosedStep, History
 from kept.core.rollout import Job
 from kept.core.schedules.refine import RERUN, iteration_words, iterations_in
 from kept.core.score import Outcome
 from kept.core.state import State
 from kept.core.text import count, one_line, significant
+from kept.results.cases import Evaluated, evaluated_in
+from kept.results.compare import compared_in
 from kept.results.summary import values
 from kept.settings import dumb_terminal
 from kept.ui.cli._output import cut_middle
@@ -53,8 +56,8 @@ class Progress:
         self.began = time.monotonic()
         self.signals = 0
         self.proposer_width = 0
-        self.sweeping = False
-        """Whether the run measures: then a case is what a person waits for."""
+        self.evaluated: Evaluated | None = None
+        """Of a run that measures: then a case is what a person waits for."""
         self.step_lines = True
         """Whether a closed step is told here, and not by somebody who knows it better."""
         self._steps_before: int | None = None
@@ -91,10 +94,9 @@ class Progress:
         elif isinstance(event, RunStarted | RunResumed):
             self.proposals = sum(not step.verdict.idle for step in state.history)
             self.rollouts = state.spend.rollouts
-            names = state.started.facts.get("proposers") if state.started else None
-            found = cast("list[object]", names) if isinstance(names, list) else []
-            self.proposer_width = max((len(str(name)) for name in found), default=0)
-            self.sweeping = state.fact(EVAL) != ""
+            names = state.settings.proposers
+            self.proposer_width = max((len(name) for name in names), default=0)
+            self.evaluated = evaluated_in(state)
             if isinstance(event, RunResumed):
                 self._steps_before = len(state.history)
             self.opening(event, state)
@@ -103,8 +105,8 @@ class Progress:
         """Count it; nothing else, for there may be thousands a second, unless it is waited for."""
         self.rollouts += 1
         self.seconds += outcome.seconds
-        if self.sweeping:
-            self.measured(job, outcome)
+        if self.evaluated is not None:
+            self.measured(job, outcome, self.evaluated)
 
     def on_signal(self) -> None:
         """Somebody pressed Ctrl-C."""
@@ -120,7 +122,7 @@ class Progress:
     def closed(self, step: ClosedStep) -> None:
         """A step has its verdict."""
 
-    def measured(self, job: Job, outcome: Outcome) -> None:
+    def measured(self, job: Job, outcome: Outcome, facts: Evaluated) -> None:
         """A case of a run that measures is done."""
 
     def say(self, text: str) -> None:
@@ -140,12 +142,12 @@ class PlainProgress(Progress):
 
     def closed(self, step: ClosedStep) -> None:
         """The step in one line; the one of a run that measures says nothing new."""
-        if not self.sweeping:
+        if self.evaluated is None:
             self.say(step_line(step, self.proposer_width, self.state))
 
-    def measured(self, job: Job, outcome: Outcome) -> None:
+    def measured(self, job: Job, outcome: Outcome, facts: Evaluated) -> None:
         """The case in one line."""
-        self.say(case_line(job, outcome, self.state))
+        self.say(case_line(job, outcome, self.state.settings, facts))
 
     def say(self, text: str) -> None:
         """Write a line, as long as there is somebody to read it."""
@@ -180,17 +182,27 @@ def opening_line(event: RunStarted | RunResumed, state: State) -> str:
     started = state.started
     assert started is not None, "the first event is `run_started`"
     verb = "resumed" if isinstance(event, RunResumed) else "started"
-    if state.fact(EVAL):
-        swept = cast("dict[str, Any]", started.facts[EVAL])
-        rollouts = count(swept["asked"], "rollout")
-        return f"run {started.run_id} {verb}: {swept['name']}, {rollouts}"
-    if started.recipe == AGENT_RUN:
-        return f"run {started.run_id} {verb}: {one_line(state.fact('description'), REASON_WIDTH)}"
-    aim = f"{state.fact('direction')} {state.fact('metric')}"
-    why = started.facts.get(WHY_NOT_RACE)
-    why = f"not race: {why}" if why else state.fact(GATE_WHY)
-    gate = state.fact("gate") + (f" ({why})" if why else "")
-    return f"run {started.run_id} {verb}: {aim}, gate {gate}"
+    return f"run {started.run_id} {verb}: {OPENINGS.get(started.recipe, _aim)(started)}"
+
+
+def _aim(started: RunStarted) -> str:
+    settings = started.settings
+    why = f"not race: {settings.not_race}" if settings.not_race else settings.gate_why
+    gate = settings.gate + (f" ({why})" if why else "")
+    return f"{settings.direction} {settings.metric}, gate {gate}"
+
+
+def _measured(started: RunStarted) -> str:
+    facts = evaluated_in(State(started=started))
+    return f"{facts.name}, {count(facts.rollouts, 'rollout')}" if facts else ""
+
+
+def _task(started: RunStarted) -> str:
+    return one_line(started.settings.spec.description, REASON_WIDTH)
+
+
+OPENINGS: Mapping[str, Callable[[RunStarted], str]] = {EVALUATE: _measured, AGENT_RUN: _task}
+"""What a run is about, by recipe; else what it improves, and by which gate."""
 
 
 def _says_the_same(history: History) -> bool:
@@ -207,12 +219,12 @@ def _says_the_same(history: History) -> bool:
     return idle and last.verdict == before.verdict and last.turn.proposer == before.turn.proposer
 
 
-def case_line(job: Job, outcome: Outcome, state: State) -> str:
+def case_line(job: Job, outcome: Outcome, settings: RunSettings, facts: Evaluated) -> str:
     """`failed   refund-over-limit  1.2 s  equality 0.00: …`."""
     # at use: only a run that measures needs it, and with it comes all of the report
     from kept.results.cases import grading_of, tested
 
-    grading = grading_of(state)
+    grading = grading_of(settings, facts)
     told = tested(job, outcome, (), grading)
     name = told.case if not told.repeat else f"{told.case} #{told.repeat + 1}"
     hidden = (PASSED,) if grading.metric_is_pass else ()
@@ -226,7 +238,7 @@ def step_line(step: ClosedStep, proposer_width: int = 0, state: State | None = N
     """`step  3  keep     variants  strictly better: `score` 0.62 → 0.71  (variant terse.md)`."""
     k = step.turn.settings.get("k") if step.turn.proposer == RERUN else None
     if isinstance(k, int) and state is not None and state.started is not None:
-        of = iteration_words(k, iterations_in(state.started.facts))
+        of = iteration_words(k, iterations_in(state.started.request))
         return f"{of}  {step.verdict.word}  {step_words(step)}"
     proposer = f"{step.turn.proposer:<{proposer_width}}"
     return f"step {step.step:>2}  {step.verdict.word:<7}  {proposer}  {step_words(step)}"
@@ -306,15 +318,15 @@ class LiveProgress(Progress):
         """Say which run this is."""
         self._lines.append(Text(opening_line(event, state), style="dim"))
 
-    def measured(self, job: Job, outcome: Outcome) -> None:
+    def measured(self, job: Job, outcome: Outcome, facts: Evaluated) -> None:
         """The case in one line."""
-        line = Text(case_line(job, outcome, self.state))
+        line = Text(case_line(job, outcome, self.state.settings, facts))
         line.stylize(STYLES.get(str(line)[:8].strip(), ""), 0, 8)
         self._lines.append(line)
 
     def closed(self, step: ClosedStep) -> None:
         """The step in one line; the one of a run that measures says nothing new."""
-        if self.sweeping:
+        if self.evaluated is not None:
             return
         style = STYLES.get(step.verdict.word, "")
         line = Text(f"step {step.step:>2}  ")
@@ -355,21 +367,11 @@ class LiveProgress(Progress):
 
     def _most_steps(self) -> int:
         """By the budget; 0 where it does not say."""
-        started = self.state.started
-        match started.facts.get("budget") if started else None:
-            case {"max_iterations": int(most)}:
-                return most
-            case _:
-                return 0
+        return self.state.settings.budget.max_iterations or 0
 
     def _asked(self) -> int:
         """Rollouts of a run that measures; 0 where some of them may be an earlier sitting's."""
-        started = self.state.started
-        match started.facts.get(EVAL) if started and not self.resumed else None:
-            case {"asked": int(asked)}:
-                return asked
-            case _:
-                return 0
+        return self.evaluated.rollouts if self.evaluated and not self.resumed else 0
 
     def _parts(self, elapsed: float) -> list[str]:
         state = self.state
@@ -379,21 +381,20 @@ class LiveProgress(Progress):
             # merges and the test at the end come after the last iteration
             so_far = f"{min(done, most)} of {count(most, 'iteration')}"
         parts = [so_far, f"{state.keeps} kept"]
-        if self.sweeping:
+        if self.evaluated is not None:
             parts = []
-        elif state.fact(COMPARE):
+        elif compared_in(state) is not None:
             parts = [count(self.proposals, "answer")]
         seed, best = values(state)
         if best is not None:
             moved = state.best != state.seed
             shown = f"{number(seed)} → {number(best)}" if moved else number(best)
-            parts.append(f"{state.fact('metric')} {shown}")
+            parts.append(f"{state.settings.metric} {shown}")
         so_far = count(self.rollouts, "rollout")
         asked = self._asked()
         parts.append(f"{self.rollouts} of {count(asked, 'rollout')}" if asked else so_far)
-        workers = state.fact("workers")
-        if self.seconds and elapsed and workers.isdigit():
-            busy = self.seconds / (elapsed * int(workers))
+        if self.seconds and elapsed:
+            busy = self.seconds / (elapsed * state.settings.workers)
             parts.append(f"busy {min(1.0, busy):.0%}")
         minutes, seconds = divmod(int(elapsed), 60)
         parts.append(f"{minutes}:{seconds:02}")

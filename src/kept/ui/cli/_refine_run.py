@@ -6,9 +6,8 @@ from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from kept.core.plan import AGENT_RUN, REFINE
 from kept.core.schedules.refine import Attempt, reruns, unpaid, unread
 from kept.core.state import State
 from kept.core.text import count
@@ -37,10 +36,18 @@ from kept.orchestrator.run_folder.write import Layout, write_run
 from kept.orchestrator.workers import Stop
 from kept.recipes.agent_run.compile import Watched
 from kept.recipes.agent_run.journal_view import agent_run_of, delivered_by
-from kept.recipes.refine.compile import ARTIFACTS, compile_refine
-from kept.recipes.refine.request import MAX_USD, Refinement, changed_files, with_more
+from kept.recipes.agent_run.request import Asked
+from kept.recipes.refine.compile import compile_refine
+from kept.recipes.refine.request import (
+    MAX_USD,
+    Refinement,
+    RefinementFacts,
+    changed_files,
+    with_more,
+)
 from kept.recipes.refine.request import REFINEMENTS as SESSIONS_BELOW
-from kept.run import Ended, is_agent
+from kept.recipes.registry import facts_of, request_of
+from kept.run import Ended, asked_for
 from kept.store.candidate_files import make_folder
 from kept.store.home import Home
 from kept.store.reader import Run
@@ -62,9 +69,9 @@ def told_of(run: Run, state: State) -> Told:
 
 def refined_of(run: Run) -> "Refined | None":
     """The refinement that a run is; None for others, and for one whose task is gone."""
-    if run.recipe != REFINE:
+    asked = request_of(run, Refinement)
+    if asked is None:
         return None
-    asked = Refinement.of(run.fact(REFINE))
     try:
         asked.refined  # noqa: B018 # raises where its experiment was deleted
     except SetupError:
@@ -193,7 +200,7 @@ class Refined:
     @property
     def _more(self) -> str:
         """The command that goes on with twice the money for readings, where that is used up."""
-        state, usd = self.told.state, readings_usd(self.told.state)
+        state, usd = self.told.state, self.told.state.settings.budget.max_rollouts_usd
         if not usd or not state.stopped or state.stopped.kind != "usd":
             return ""
         return command_for("resume", self.folder, (f"{MAX_USD}={2 * usd:.10g}",))
@@ -232,12 +239,6 @@ class Refined:
         if not told.final and held.beaten_by(told.parts(told.best_id)["total"], told.measure):
             return f"it holds run {held.run_id} until this race has come to its end"
         return held.stays(told.measure)
-
-
-def readings_usd(state: State) -> float | None:
-    """What all readings of a refinement may cost together; None without a limit, or a race."""
-    limits = state.started.facts.get("budget") if state.started else None
-    return cast("Mapping[str, float | None]", limits or {}).get("max_rollouts_usd")
 
 
 def _stopped(reason: str, state: State) -> str:
@@ -318,7 +319,7 @@ def seed_folder(name: str) -> Path:
     if not folder.is_dir():
         if (iteration := iteration_named(name)) is not None:
             return _whole(Path(iteration.folder).resolve())
-        folder = Home.find(Path.cwd()).find_run(name, is_agent)
+        folder = Home.find(Path.cwd()).find_run(name, asked_for(Asked))
     lay_out(folder)
     return folder.resolve()
 
@@ -347,7 +348,7 @@ def lay_out(folder: Path) -> None:
     """Write the files of an agent run of ours as its source lays them out."""
     run = Run(folder)
     try:
-        record = agent_run_of(run) if run.recipe == AGENT_RUN else None
+        record = agent_run_of(run) if request_of(run, Asked) else None
         if record is not None:
             write_run(folder, record, delivered_by(run), Layout())
     finally:
@@ -373,12 +374,13 @@ def _new_session(asked: Refinement) -> Generator[None]:
 
 def resume_refine(run: Run, settings: tuple[str, ...], *, as_json: bool, quiet: bool) -> int:
     """Go on with a refinement, perhaps with more money for readings; the exit code."""
-    asked = with_more(Refinement.of(run.fact(REFINE)), settings, readings_usd(run.state))
-    began = cast("Mapping[str, str] | None", run.fact(ARTIFACTS))
+    before, facts = request_of(run, Refinement), facts_of(run, RefinementFacts)
+    assert before is not None and facts is not None, "a refinement"
+    asked = with_more(before, settings, run.settings.budget.max_rollouts_usd)
     run.close()
     lock = refining(asked.refined, asked.session)
     session = RefineSession(asked, lock, as_json=as_json, quiet=quiet)
-    plan = told_warnings(compile_refine(asked, session.watched, began))
+    plan = told_warnings(compile_refine(asked, session.watched, facts.artifacts))
     return run_session(plan, run.folder, session)
 
 

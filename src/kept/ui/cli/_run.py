@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from kept.core.objective import unusable
-from kept.core.plan import COMPARE, COORDINATE, EVAL, SKILL, SUITE, Plan
+from kept.core.plan import AGENT_CONFIG, COMPARE, EVALUATE, SKILL, SUITE, Plan
 from kept.engine.stop import OF_NO_USE, no_bounds
 from kept.errors import KeptError
 from kept.recipes.base import Compiled
-from kept.recipes.registry import compile_spec
+from kept.recipes.registry import compile_spec, start_command
 from kept.results.failures import may_pass, measure_is_broken
 from kept.results.race import no_step_left
 from kept.results.summary import Summary, summary
-from kept.run import Ended, Watch, run_to_end, start_command
+from kept.run import Ended, Watch, run_to_end
 from kept.settings import is_set
 from kept.store.home import Home
 from kept.store.reader import Run
@@ -54,9 +54,9 @@ LIMITS = {
 """The limit that each kind of stop is about, as a spec spells it."""
 
 
-def compiled(spec: Path, settings: Sequence[str] = (), began: str = "") -> Plan:
-    """The plan of a spec, for a run that began with this gate if it goes on; warnings are told."""
-    return told_warnings(compile_spec(spec, settings, began))
+def compiled(spec: Path, settings: Sequence[str] = ()) -> Plan:
+    """The plan of a spec; warnings are told."""
+    return told_warnings(compile_spec(spec, settings))
 
 
 def told_warnings(made: Compiled) -> Plan:
@@ -329,11 +329,11 @@ class EvalSession(SpecSession):
 
 
 SESSIONS: Mapping[str, type[SpecSession]] = {
-    COORDINATE: TunedSession,
+    AGENT_CONFIG: TunedSession,
     SKILL: SkillSession,
     SUITE: SuiteSession,
     COMPARE: ComparisonSession,
-    EVAL: EvalSession,
+    EVALUATE: EvalSession,
 }
 """Sessions by recipe; all others have the plain one."""
 
@@ -356,8 +356,9 @@ def _raised(told: Summary, limit: str) -> str:
 def _ways_on(told: Summary, run: Run, go_on: str) -> tuple[str, ...]:
     """What to do after an error; a run of a mended task is a new one, as its measure is."""
     broken, passing = measure_is_broken(told, run), may_pass(run)
-    began: Mapping[str, object] = run.state.started.facts if run.state.started else {}
-    anew = start_command(began) if began else ""
+    started = run.state.started
+    anew = start_command(started, run.folder) if started else ""
+    sandbox = run.settings.spec.sandbox
     bounds = no_bounds(run.state) is not None
     if no_step_left(told):
         go_on = command_for("resume", told.folder, [f"budget.{LIMITS['iterations']}=N"])
@@ -367,7 +368,6 @@ def _ways_on(told: Summary, run: Run, go_on: str) -> tuple[str, ...]:
         return (f"`{go_on}` goes on where it stopped",)
     worst = "give `objective.bounds`, of which a failure counts as the worst, or " if bounds else ""
     wrong = unusable(told.stopped.message) if told.stopped else None
-    sandbox = cast("Mapping[str, Any]", began.get("sandbox") or {})
     ways = [*held_back(told.stopped.message if told.stopped else "", sandbox)]
     ways.append(f"{_MENDS.get(wrong, worst)}mend what failed, then `{anew}` starts again")
     if passing:

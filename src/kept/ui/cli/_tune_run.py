@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from kept.core.objective import Objective
-from kept.core.plan import COORDINATE, GATE_WHY, Plan
+from kept.core.plan import Plan
 from kept.core.rollout import Purpose
 from kept.core.schedules.coordinate import BASELINE
 from kept.core.state import State
@@ -45,8 +45,10 @@ from kept.recipes.agent_config.outputs.folder import (
     prune,
 )
 from kept.recipes.agent_config.outputs.trials import Trial, Trials, row_of, stamp
+from kept.recipes.agent_config.request import TuningFacts
+from kept.recipes.registry import facts_in, facts_of, start_command
 from kept.results.summary import Summary
-from kept.run import Ended, start_command
+from kept.run import Ended
 from kept.store.candidate_files import make_folder, named_place, open_folder, write_whole
 from kept.store.reader import Run
 from kept.ui.cli import _output
@@ -57,11 +59,11 @@ from kept.ui.cli._run import Session
 from kept.ui.cli.test import FATAL, STOPPED, TuneOptions
 from kept.ui.report.format import duration
 from kept.ui.report.tuning import (
-    BASELINE_ONLY,
     Split,
     dropped_citations,
     exit_reason,
     helper_of,
+    is_baseline,
     made_by,
     of_baseline,
     phase_exits,
@@ -93,17 +95,19 @@ class Events(Listener):
         """What the run is about."""
         started = state.started
         assert started is not None, "the first event is `run_started`"
-        told = cast("dict[str, Any]", started.facts["optimizer"])
-        self._cycles = int(told["budget"]["global"]["max_cycles"])
+        facts = facts_in(started, TuningFacts)
+        assert facts is not None, "a run that tunes an agent"
+        told = facts.optimizer
+        self._cycles = int(told["budget"]["global"]["max_cycles"] or 0)
         self.tell(
             "run_started",
             run_id=run,
-            agent=state.fact("id"),
+            agent=state.settings.spec.id,
             max_cycles=self._cycles,
             axes=told["axes"],
             loss_weights=dict(self._weights),
-            gate=state.fact("gate"),
-            gate_reason=state.fact(GATE_WHY),
+            gate=state.settings.gate,
+            gate_reason=state.settings.gate_why,
             started_at=stamp(started.t),
             resumed=resumed,
         )
@@ -379,7 +383,7 @@ class TuningSession(Session):
             self._unused = unused_replies(trials_in(run))
             self._helpers = {one.who: Path(helper_of(run, one.who)) for one in self._unused}
             started = run.state.started
-            self._anew = start_command(started.facts) if started else ""
+            self._anew = start_command(started, ended.folder) if started else ""
 
     def error_hints(self, go_on: str) -> Sequence[str]:
         """What to do after an error: an agent that was mended is another baseline."""
@@ -422,7 +426,7 @@ def answer_text(run: Run, folder: Path) -> str:
         steps = [step for step in run.state.history if step.verdict.code == code]
         if steps:
             rows.append((name, steps[-1].verdict.reason.removeprefix("proven: ")))
-    if run.fact(BASELINE_ONLY):
+    if is_baseline(run):
         rows += _metrics(run, known)
     else:
         rows.append(("trials", f"{max(0, len(known.rows) - 1)}, {len(accepted)} accepted"))
@@ -445,9 +449,10 @@ def answer_text(run: Run, folder: Path) -> str:
 
 def _metrics(run: Run, known: Trials) -> Iterator[tuple[str, str]]:
     """Each metric of the loss by itself."""
-    told = cast("dict[str, dict[str, float]]", run.fact("optimizer") or {})
+    facts = facts_of(run, TuningFacts)
+    assert facts is not None, "a run that tunes an agent"
     splits: tuple[tuple[Purpose, Split], ...] = (("screen", "train"), ("decide", "holdout"))
-    for name, weight in told["loss_weights"].items():
+    for name, weight in facts.optimizer["loss_weights"].items():
         means = [
             f"{swept.metrics[name]:.4g} on {split}"
             for purpose, split in splits
@@ -458,22 +463,23 @@ def _metrics(run: Run, known: Trials) -> Iterator[tuple[str, str]]:
 
 def check_place(plan: Plan) -> None:
     """Refuse a folder that cannot be written to, or that holds another run, before it costs."""
-    place = Path(str(plan.facts["results"]))
+    place = Path(plan.spec.results)
     try:
-        with open_folder(place, named_place(place, Path(str(plan.facts["spec"])).parent)):
+        with open_folder(place, named_place(place, Path(plan.spec.path).parent)):
             pass
     except OSError as error:
         raise SetupError(f"cannot write to {error.filename}: {error.strerror}") from error
-    if plan.facts["named"] and (place / "run.json").exists():
+    if plan.spec.named and (place / "run.json").exists():
         raise SetupError(f"{place} holds another run", hint="name another folder with -o")
 
 
 def open_tuning(name: str) -> Run:
     """The run that is meant; one that tunes no agent is none."""
     run = open_run(name, _tunes, resuming=True)
-    if run.fact(COORDINATE) is None:
+    facts = facts_of(run, TuningFacts)
+    if facts is None:
         raise SetupError(f"run {run.id} does not tune an agent", hint="`kept runs` lists all runs")
-    if name == "last" and run.fact(BASELINE_ONLY):
+    if name == "last" and facts.baseline_only:
         raise SetupError(
             f"there is no run to go on with: {run.id} only measured the baseline",
             hint="`kept test optimize` starts one",
@@ -484,20 +490,9 @@ def open_tuning(name: str) -> Run:
 def _tunes(folder: Path) -> bool:
     """Whether a run tunes an agent; one that only measured it is none to go on with."""
     with suppress(KeptError), Run(folder, resuming=True) as run:
-        started = run.state.started
-        return (
-            started is not None
-            and started.recipe == COORDINATE
-            and not started.facts.get(BASELINE_ONLY)
-        )
+        facts = facts_of(run, TuningFacts)
+        return facts is not None and not facts.baseline_only
     return False
-
-
-def spec_of(run: Run) -> tuple[Path, tuple[str, ...]]:
-    """The agent of a run, and what was set besides."""
-    given = run.fact("set")
-    items = cast("list[object]", given) if isinstance(given, list) else []
-    return run.path_of("spec") or Path(), tuple(map(str, items))
 
 
 def write_pages(run: Run, told: Summary | None = None) -> Path:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.core.plan import COMPARE, EVALUATE
 from kept.errors import SetupError
 from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here, run_argument
@@ -72,11 +73,14 @@ def adopt(run: str, yes: bool, commit: bool, as_json: bool) -> None:
 
 def _keeps_nothing(run: "Run") -> str:
     """Why a run has nothing to adopt by its kind; empty where it may."""
-    from kept.core.plan import COMPARE, EVAL
+    return KEEPS_NOTHING.get(run.recipe or "", "")
 
-    if run.fact(COMPARE):
-        return "a comparison keeps nothing, and what it compared is yours already"
-    return "a run that only measures changes nothing" if run.fact(EVAL) else ""
+
+KEEPS_NOTHING = {
+    COMPARE: "a comparison keeps nothing, and what it compared is yours already",
+    EVALUATE: "a run that only measures changes nothing",
+}
+"""Why a run has nothing to adopt, by recipe."""
 
 
 def _nothing(why: str, told: "Mapping[str, object]", as_json: bool) -> None:

@@ -6,9 +6,8 @@ activates one.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -210,7 +209,8 @@ def optimize(  # a command has its options
 
     from kept.orchestrator.refine.session import session_stamp
     from kept.recipes.registry import find_spec
-    from kept.recipes.suite.compile import Optimization, compile_suite
+    from kept.recipes.suite.compile import compile_suite
+    from kept.recipes.suite.request import Optimization
     from kept.store.home import Home
     from kept.ui.cli._run import How, run_session, session_of, told_warnings
 
@@ -233,24 +233,29 @@ def outline_suite(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str,
     """What a run would do, for `kept check`: as a document, and in rows."""
     from kept.core.case import SPLITS
     from kept.core.forecast import forecast
+    from kept.recipes.suite.request import SuiteFacts
 
     plan = made.plan
     most = forecast(plan).rollouts
     assert most is not None, "epochs are limited"
     tasks = ", ".join(f"{len(plan.cases.of(name))} {name}" for name in SPLITS)
-    if plan.facts["shared"]:
+    facts = plan.facts
+    assert isinstance(facts, SuiteFacts), "a run that optimizes prompts"
+    if facts.shared:
         tasks = f"{len(plan.cases.holdout)}, all of them shown and deciding"
     rows = [
-        ("suite", f"{plan.facts['id']}"),
+        ("suite", plan.spec.id),
         ("tasks", tasks),
-        ("epochs", f"{plan.facts['epochs']}, one update each"),
+        ("epochs", f"{facts.epochs}, one update each"),
         ("gate", f"{plan.gate.name}, by `{plan.objective.metric}`"),
         ("at once", f"{plan.workers} runs"),
         ("at most", f"{most:,} runs"),
-        ("artifacts", str(plan.facts["registry"])),
+        ("artifacts", facts.registry),
     ]
     told: dict[str, Any] = {name.replace(" ", "_"): value for name, value in rows}
-    head = {"spec": plan.facts["spec"], "recipe": plan.recipe}
+    from kept.ui.report.format import recipe_word
+
+    head = {"spec": plan.spec.path, "recipe": recipe_word(plan.recipe)}
     return {**head, **told, "warnings": list(made.warnings)}, iter(rows)
 
 
@@ -272,8 +277,12 @@ def suite_told(run: "Run") -> dict[str, Any]:
     """The same for programs."""
     from kept.orchestrator.prompt_registry import PromptRegistry
     from kept.orchestrator.toolkit import own_artifacts
+    from kept.recipes.registry import facts_of
+    from kept.recipes.suite.request import SuiteFacts
 
-    registry = PromptRegistry(Path(run.state.fact("registry")), own_artifacts())
+    facts = facts_of(run, SuiteFacts)
+    assert facts is not None, "a run that optimizes prompts"
+    registry = PromptRegistry(Path(facts.registry), own_artifacts())
     by_epoch = {one.epoch: one.number for name in registry.names for one in registry.versions(name)}
     used = max((one.step for one in run.state.history if one.verdict.best), default=-1)
     updates = [
@@ -303,20 +312,6 @@ def _outcome(step: "ClosedStep", used: int) -> str:
     if step.verdict.outcome != "keep":
         return "rolled back"
     return "kept" if step.step <= used else "kept, not proven for other tasks, and not used"
-
-
-def resumed_suite(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Compiled":
-    """What a run was, compiled again: with the texts that it began with."""
-    from kept.core.plan import SUITE
-    from kept.recipes.suite.compile import Optimization, compile_suite
-
-    started = run.state.started
-    assert started is not None, "a run that can be read has started"
-    asked = Optimization.of(cast("dict[str, Any]", started.facts[SUITE]))
-    if any(setting.startswith("epochs=") for setting in settings):
-        asked = replace(asked, epochs=None)  # what was set last is what is meant
-    texts = run.candidate(run.state.seed).texts
-    return compile_suite(spec, settings, run.state.fact("gate"), asked=asked, texts=texts)
 
 
 @click.group(
@@ -401,7 +396,7 @@ def run(  # a command has its options
     complete, 1 where it is partial or failed, 2 where it could not begin, 3 after an error and 130
     when interrupted.
     """
-    from kept.recipes.agent_run.compile import Asked
+    from kept.recipes.agent_run.request import Asked
     from kept.ui.cli._agent_run import HowAgent, start_agent
 
     what = wanted(task, target)

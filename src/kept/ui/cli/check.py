@@ -1,12 +1,12 @@
 """`kept check SPEC`, with a preview of agent.yaml runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from kept.core.plan import EVAL
+from kept.core.plan import AGENT_CONFIG, SKILL, SUITE, TASK
 from kept.core.text import are, count, dollars_at_most
 from kept.errors import SpecError
 from kept.ui.cli import _output
@@ -45,29 +45,12 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
     scorer nor proposer, writes nothing and spends nothing. Of your code only a Python function that
     scores is looked at by importing it.
     """
-    from kept.recipes.base import outline
-    from kept.recipes.registry import (
-        compile_spec,
-        find_spec,
-        is_agent_spec,
-        is_skill_spec,
-        is_suite_spec,
-    )
+    from kept.recipes.registry import find_spec, recipe_of
     from kept.store.home import Home
 
-    if is_suite_spec(spec):
-        from kept.ui.cli.agent import outline_suite
-
-        told, rows = outline_suite(compile_spec(spec, settings))
-    elif is_skill_spec(spec):
-        from kept.ui.cli.train import outline_told
-
-        told, rows = outline_told(compile_spec(spec, settings))
-    elif is_agent_spec(spec):
-        told, rows = _agent_told(spec, settings)
-    else:
-        told = outline(compile_spec(spec, settings))
-        rows = _rows(told)
+    recipe = recipe_of(spec)
+    shown = OUTLINES.get(recipe.name, _task_told) if recipe else _task_told
+    told, rows = shown(spec, settings)
     home = Home.find(find_spec(spec).parent)
     if obstacle := home.obstacle():
         told["warnings"] += [f"a run would be written to {home.path}, {obstacle}"]
@@ -79,16 +62,43 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
         _output.warn(warning)
 
 
-def _agent_told(
-    spec: Path, settings: tuple[str, ...]
-) -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:
+Outlined = tuple[dict[str, Any], Iterator[tuple[str, str]]]
+"""What a run would do, as a document and in rows."""
+
+
+def _task_told(spec: Path, settings: tuple[str, ...]) -> Outlined:
+    from kept.recipes.outline import outline
+    from kept.recipes.registry import compile_spec
+    from kept.ui.report.format import recipe_word
+
+    told = outline(compile_spec(spec, settings))
+    told["recipe"] = recipe_word(told["recipe"])
+    return told, _rows(told)
+
+
+def _suite_told(spec: Path, settings: tuple[str, ...]) -> Outlined:
+    from kept.recipes.registry import compile_spec
+    from kept.ui.cli.agent import outline_suite
+
+    return outline_suite(compile_spec(spec, settings))
+
+
+def _skill_told(spec: Path, settings: tuple[str, ...]) -> Outlined:
+    from kept.recipes.registry import compile_spec
+    from kept.ui.cli.train import outline_told
+
+    return outline_told(compile_spec(spec, settings))
+
+
+def _agent_told(spec: Path, settings: tuple[str, ...]) -> Outlined:
     from kept.recipes.agent_config.tune import tuning_problems
-    from kept.recipes.evaluate.compile import Wanted
+    from kept.recipes.base import Context
+    from kept.recipes.evaluate.request import Wanted
     from kept.recipes.registry import compile_sweep, find_spec
 
     more = tuning_problems(find_spec(spec), settings)
     try:
-        made = compile_sweep(spec, Wanted(), settings, strict=True)
+        made = compile_sweep(spec, Wanted(), Context(overrides=settings, strict=True))
     except SpecError as error:
         said = {one.message for one in more}
         raise SpecError([*more, *(p for p in error.problems if p.message not in said)]) from None
@@ -98,8 +108,17 @@ def _agent_told(
     return told, agent_rows(told)
 
 
+OUTLINES: Mapping[str, Callable[[Path, tuple[str, ...]], Outlined]] = {
+    TASK: _task_told,
+    SUITE: _suite_told,
+    SKILL: _skill_told,
+    AGENT_CONFIG: _agent_told,
+}
+"""By recipe that a spec can mean."""
+
+
 def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    from kept.results.summary import judges, scorer_words
+    from kept.results.summary import judges, scorer_words, scoring_in
 
     yield "spec", f"{path_from_here(told['spec'])} ({told['recipe']}), in order"
     found: list[dict[str, Any]] = told["artifacts"]
@@ -123,7 +142,8 @@ def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "cases", alone if cases is None else splits
     yield "runner", _runner(told["runner"])
     scorer: Any = told["scorer"]  # whatever a recipe says of it
-    yield "scorer", scorer_words(scorer) if judges(scorer) else _command(scorer)
+    scoring = scoring_in(scorer)
+    yield "scorer", scorer_words(scoring) if judges(scoring) else _command(scorer)
     yield "sandbox", "; ".join(_sandbox(told["sandbox"], told["runner"]["env"]))
     for n, (role, facts) in enumerate(told["models"].items()):
         replies = ", replies kept for other runs" if facts["cache"] else ""
@@ -177,12 +197,11 @@ def _agent(facts: dict[str, Any]) -> Iterator[str]:
         yield f"with files {' '.join(facts['files'])}"
 
 
-def _command(facts: Any) -> str:  # noqa: ANN401 # whatever a recipe says of it
-    if not isinstance(facts, dict) or "command" not in facts:
-        kind: object = facts.get("type", "") if isinstance(facts, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any document
-        return str(kind)  # pyright: ignore[reportUnknownArgumentType] # any document
+def _command(facts: dict[str, Any]) -> str:
+    if "command" not in facts:
+        return str(facts.get("type", ""))
     seconds = f", up to {facts['timeout_seconds']:g} s" if "timeout_seconds" in facts else ""
-    retried = cast("dict[str, Any]", facts).get("retry_exit")
+    retried = facts.get("retry_exit")
     again = f"; exit {retried} is an outage, and tried again" if retried else ""
     return f"`{facts['command']}`{seconds}{again}"
 
@@ -357,17 +376,20 @@ def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
 def outline_agent(made: "Compiled") -> dict[str, Any]:
     """All of it as a document."""
     plan = made.plan
-    told = cast("dict[str, Any]", plan.facts[EVAL])
+    from kept.recipes.evaluate.request import EvaluationFacts
+
+    facts = made.plan.facts
+    assert isinstance(facts, EvaluationFacts), "a plan that measures"
     data = (cast("dict[str, Any]", case.data) for case in plan.cases.holdout)
     return {
-        "spec": plan.facts["spec"],
+        "spec": plan.spec.path,
         "recipe": "agent",
-        "name": told["name"],
-        "agent": told["agent"],
+        "name": facts.evaluated.name,
+        "agent": facts.evaluated.agent,
         "texts": sorted(plan.seed.texts),
         "cases": len(plan.cases.holdout),
         "turns": sum(len(one.get("turns") or (one,)) for one in data),
-        "rollouts": told["asked"],
+        "rollouts": facts.evaluated.rollouts,
         "workers": plan.workers,
         "warnings": list(made.warnings),
     }

@@ -81,7 +81,8 @@ def compare(
     (HEAD~1, v1.2:prompts/). They run side by side for as long as that helps to tell.
     """
     from kept.core.text import dollars_at_most
-    from kept.recipes.compare.compile import Asked, compile_comparison, most_rollouts
+    from kept.recipes.compare.compile import compile_comparison, most_rollouts
+    from kept.recipes.compare.request import Comparing
     from kept.recipes.registry import find_spec
     from kept.store.home import Home
     from kept.ui.cli._run import How, run_session, session_of, told_warnings
@@ -90,22 +91,22 @@ def compare(
         raise click.UsageError("there is nothing to compare with A: give B")
     settings += (f"workers={workers}",) if workers else ()
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
-    asked = Asked(
-        task=find_spec(_beside(task, versions[0])),
+    spec = find_spec(_beside(task, versions[0]))
+    asked = Comparing(
         words=versions,
-        here=Path.cwd(),
+        here=str(Path.cwd()),
         cases=cases,
         plan=plan,
         passes=passes,
         least=least,
     )
-    made = told_warnings(compile_comparison(asked, settings))
+    made = told_warnings(compile_comparison(spec, asked, settings))
     if not quiet:
         most = most_rollouts(made)
         usd = most * (1 + made.retries) * made.worst_usd
         money = f", {dollars_at_most(usd)}" if usd else ""
         _output.note(f"{len(made.cases.holdout)} cases, at most {most:,} rollouts{money}")
-    return run_session(made, Home.find(asked.task.parent), session_of(made, how))
+    return run_session(made, Home.find(spec.parent), session_of(made, how))
 
 
 def _beside(task: Path, first: str) -> Path:

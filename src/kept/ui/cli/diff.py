@@ -1,11 +1,12 @@
 """`kept diff [RUN]`, and `kept diff RUN RUN`, a terminal comparison of measured runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
 
 import click
 
+from kept.core.plan import COMPARE, EVALUATE
 from kept.core.text import count, one_line
 from kept.errors import SetupError
 from kept.ui.cli import _output
@@ -43,39 +44,43 @@ def diff(run: str, other: str | None, step: int | None, as_json: bool) -> None:
             raise click.UsageError("--step is about one run")
         _two_runs(run, other, as_json)
         return
-    from kept.core.plan import COMPARE, EVAL
     from kept.results.diffs import best_diff, step_diff
     from kept.run import may_keep
     from kept.ui.cli._open_run import closed_step, nothing_better, open_run
 
     past = open_run(run, may_keep if step is None else None)
     text = best_diff(past) if step is None else step_diff(past, closed_step(past, step))
-    compared, measured = bool(past.fact(COMPARE)), bool(past.fact(EVAL))
+    kept_nothing = KEEPS_NOTHING.get(past.recipe or "", {}).get(step is None, "")
     better = nothing_better(past)
     past.close()
     if as_json:
         _output.document({"run": past.id, "step": step, "diff": text})
     elif text:
         _output.answer(_output.coloured_diff(text).removesuffix("\n"))
-    elif step is None and compared:
-        _output.note(
-            f"a comparison keeps nothing; `kept diff {past.id} --step N` shows what differs"
-        )
-    elif measured:
-        _output.note("a run that only measures changes nothing; `kept diff RUN RUN` compares two")
+    elif kept_nothing:
+        _output.note(kept_nothing.format(run=past.id))
     elif step is None:
         _output.note(f"{better}, so there is no difference")
     else:
         _output.note(f"step {step} changes nothing")
 
 
+_MEASURED = "a run that only measures changes nothing; `kept diff RUN RUN` compares two"
+KEEPS_NOTHING: Mapping[str, Mapping[bool, str]] = {
+    COMPARE: {True: "a comparison keeps nothing; `kept diff {run} --step N` shows what differs"},
+    EVALUATE: {True: _MEASURED, False: _MEASURED},
+}
+"""Why there is no difference, by recipe and by whether the whole run is meant."""
+
+
 def _two_runs(first: str, second: str, as_json: bool) -> None:
+    from kept.recipes.evaluate.request import Evaluation
     from kept.results.cases import sweep_of
     from kept.results.diffs import difference
-    from kept.run import is_sweep
+    from kept.run import asked_for
     from kept.ui.cli._open_run import open_run
 
-    pasts = [open_run(name, is_sweep) for name in (first, second)]
+    pasts = [open_run(name, asked_for(Evaluation)) for name in (first, second)]
     sweeps = [sweep_of(past) for past in pasts]
     for past in pasts:
         past.close()

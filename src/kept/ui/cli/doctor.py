@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -70,6 +70,8 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
     done = repair_run(folder) if repair else []
     found = verify_run(folder)
     if all(one.severity != "problem" for one in found):
+        found += _start(folder)
+    if all(one.severity != "problem" for one in found):
         done += _write_again(folder) if repair else []
         found += [*_views(folder), *_registries(folder)]
     if as_json:
@@ -86,6 +88,21 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
             lines += [f"  recover: {one.remedy}"] if one.remedy else []
         _output.answer("\n".join(lines).replace("RUN", folder.name))
     return 2 if any(one.severity == "problem" for one in found) else 0
+
+
+def _start(folder: Path) -> Iterator["Damage"]:
+    """What the recipe of a run cannot read of its start."""
+    from kept.errors import JournalError
+    from kept.recipes.registry import check_start
+    from kept.store.reader import Run
+    from kept.store.verify import Damage
+
+    with suppress(JournalError), Run(folder) as run:
+        started = run.state.started
+        try:
+            check_start(started, folder)
+        except JournalError as error:
+            yield Damage("journal.jsonl", "problem", error.message, error.hint or "")
 
 
 def _views(folder: Path) -> Iterator["Damage"]:
@@ -117,16 +134,18 @@ def _views(folder: Path) -> Iterator["Damage"]:
 
 def _changed_outputs(run: "Run") -> Iterator[tuple[Path, str]]:
     """Pages of a tuned agent, and deliverables of an agent run where they were asked for."""
-    from kept.core.plan import AGENT_RUN, COORDINATE
-    from kept.recipes.agent_run.compile import Asked
+    from kept.recipes.agent_config.request import Tuning
     from kept.recipes.agent_run.journal_view import delivered_by
+    from kept.recipes.agent_run.request import Asked
+    from kept.recipes.registry import request_of
     from kept.ui.cli._tune_run import pages_of
 
     files: dict[Path, bytes] = {}
     remedy = "`kept resume RUN` writes it again"
-    if run.recipe == COORDINATE:
+    asked = request_of(run, Asked)
+    if request_of(run, Tuning) is not None:
         files = pages_of(run)
-    elif run.recipe == AGENT_RUN and (asked := Asked.of(run.fact(AGENT_RUN))).output is not None:
+    elif asked is not None and asked.output is not None:
         remedy = f"copy it from {run.folder / 'output' / run.id}"
         place = run.moved(Path(asked.folder)) / asked.output
         files = {place / path: data for path, data in delivered_by(run).items()}
@@ -137,12 +156,15 @@ def _changed_outputs(run: "Run") -> Iterator[tuple[Path, str]]:
 
 def _helpers(run: "Run") -> Iterator["Damage"]:
     """The files of critic and applier, in `.kept/optimizer` and beside it."""
-    from kept.recipes.agent_config.critics import HELPER_FILES
+    from kept.recipes.agent_config.request import TuningFacts
+    from kept.recipes.registry import facts_of
     from kept.recipes.task.make_coding_agent import digest
     from kept.store.verify import Damage
 
-    told = cast("dict[str, str]", run.fact(HELPER_FILES) or {})
-    for path, then in told.items():
+    facts = facts_of(run, TuningFacts)
+    if facts is None:
+        return
+    for path, then in facts.helper_files.items():
         now = run.moved(Path(path))
         if now.is_file() and digest(now) != then:
             what = "changed since the run started: by a person, or it is damaged"
@@ -151,15 +173,17 @@ def _helpers(run: "Run") -> Iterator["Damage"]:
 
 def _registries(folder: Path) -> Iterator["Damage"]:
     """The prompts that agent runs of the project use, and those that this run improved."""
-    from kept.core.plan import SUITE
     from kept.orchestrator.prompt_registry import PromptRegistry
     from kept.recipes.agent_run.make_toolkit import registry_of
+    from kept.recipes.registry import facts_of
+    from kept.recipes.suite.request import SuiteFacts
     from kept.store.home import Home
     from kept.store.reader import Run
     from kept.store.verify import Damage
 
     with Run(folder) as run:
-        own = run.path_of("registry") if run.recipe == SUITE else None
+        facts = facts_of(run, SuiteFacts)
+        own = run.moved(Path(facts.registry)) if facts else None
     registries = [registry_of(Home.around(folder))]
     if own is not None and own != registries[0].path:
         registries.append(PromptRegistry(own, {}))

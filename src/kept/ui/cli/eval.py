@@ -26,7 +26,7 @@ from kept.ui.cli._command import (
 )
 
 if TYPE_CHECKING:
-    from kept.recipes.evaluate.compile import Wanted
+    from kept.recipes.evaluate.request import Wanted
     from kept.results.cases import Status, Sweep, Tested
     from kept.ui.cli._run import How
     from kept.ui.report.eval_report import (
@@ -173,8 +173,9 @@ def evaluate(
 
 def _skill_asked(words: tuple[str, ...], config: str | None) -> tuple[Path, tuple[str, ...]] | None:
     """The skill config that is meant, and the words that belong to it; None for other specs."""
-    from kept.recipes.registry import is_skill_spec
+    from kept.recipes.registry import means
     from kept.recipes.skill.config_keys import find_config
+    from kept.recipes.skill.request import Training
 
     if config is not None:
         return find_config(config), words
@@ -183,7 +184,7 @@ def _skill_asked(words: tuple[str, ...], config: str | None) -> tuple[Path, tupl
     path = Path(words[0])
     if path.parts[:1] == ("configs",) and not path.exists():
         return find_config(path), words[1:]
-    if path.is_file() and path.suffix in (".yaml", ".yml") and is_skill_spec(path):
+    if path.is_file() and path.suffix in (".yaml", ".yml") and means(path, Training):
         return path, words[1:]
     return None
 
@@ -272,7 +273,7 @@ class EvalOptions:
 
     def wanted(self, split: str = "", document: Path | None = None) -> "Wanted":
         """Which cases, and how often."""
-        from kept.recipes.evaluate.compile import Wanted
+        from kept.recipes.evaluate.request import Wanted
 
         return Wanted(
             repeats=self.repeats,
@@ -299,14 +300,13 @@ class EvalOptions:
 
 def sweep(spec: Path, given: EvalOptions) -> int:
     """Measure, and tell what came of it."""
+    from kept.recipes.base import Context
     from kept.recipes.registry import compile_sweep, find_spec
     from kept.store.home import Home
     from kept.ui.cli._run import run_session, session_of, told_warnings
 
-    made = compile_sweep(
-        spec, given.wanted(), given.settings, workers=given.workers, force=given.force_ingest
-    )
-    plan = told_warnings(made)
+    context = Context(overrides=given.settings, workers=given.workers, force=given.force_ingest)
+    plan = told_warnings(compile_sweep(spec, given.wanted(), context))
     home = Home.find(find_spec(spec).parent)
     return run_session(plan, home, session_of(plan, given.how()))
 

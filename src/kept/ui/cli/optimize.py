@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from kept.core.plan import AGENT_CONFIG, SKILL, SUITE, TASK
 from kept.ui.cli import _output
 from kept.ui.cli._command import (
     NO_GAIN,
@@ -67,7 +68,8 @@ def _optimize(
     fail_if_no_gain: bool,
     quiet: bool,
 ) -> int:
-    from kept.recipes.registry import find_spec, kind_words
+    from kept.recipes.registry import find_spec, recipe_of
+    from kept.spec.source import shown
     from kept.store.home import Home
     from kept.ui.cli import _output
     from kept.ui.cli._run import How, compiled, run_session, session_of
@@ -76,18 +78,29 @@ def _optimize(
         return 0 if code == NO_GAIN and not fail_if_no_gain else code
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     plan = compiled(spec, settings)
-    if (kind := kind_words(spec)) and not quiet:
-        _output.note(kind)
-    return run_session(plan, Home.find(find_spec(spec).parent), session_of(plan, how))
+    file = find_spec(spec)
+    if (recipe := recipe_of(file)) and not quiet:
+        _output.note(f"{shown(file)} is {SPECS[recipe.name]}")
+    return run_session(plan, Home.find(file.parent), session_of(plan, how))
+
+
+SPECS = {
+    TASK: "a task",
+    AGENT_CONFIG: "an agent config",
+    SKILL: "a skill config",
+    SUITE: "a suite of agent tasks",
+}
+"""What a spec was taken for, by recipe."""
 
 
 def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool) -> int | None:
     """The code that a refinement ended with, or None for a folder that no finished run is in."""
     from kept.orchestrator.run_folder.read import COMPLETION, JOURNAL
-    from kept.run import is_agent
+    from kept.recipes.agent_run.request import Asked
+    from kept.run import asked_for
 
     ours = (folder / JOURNAL).exists()
-    if not (is_agent(folder) if ours else (folder / COMPLETION).exists()):
+    if not (asked_for(Asked)(folder) if ours else (folder / COMPLETION).exists()):
         return None
     from kept.ui.cli._refine_run import refine_folder
 

@@ -69,12 +69,12 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     All that a task asks, or for a folder beside an agent.yaml all that its metrics ask, unless
     some are named. The folder is made; no file that is there is overwritten.
     """
-    from kept.recipes.registry import AGENT, TASK
-
     # the first of these specs that lies in the nearest folder above that has one
     above = folder.absolute().parents
-    specs = (spec for base in above for spec in (TASK, AGENT) if (base / spec).is_file())
-    usual = METRICS if next(specs, "") == AGENT else ASKED
+    specs = (
+        spec for base in above for spec in ("task.yaml", "agent.yaml") if (base / spec).is_file()
+    )
+    usual = METRICS if next(specs, "") == "agent.yaml" else ASKED
     chosen = [name for name in NAMES if name in (names or usual)]
     paths = {name: folder / f"{name}.md" for name in chosen}
     if there := [path for path in paths.values() if path.exists()]:
@@ -92,7 +92,7 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
         return
     for path in paths.values():
         _output.answer(path_from_here(path))
-    spec = AGENT if set(chosen) <= set(METRICS) else TASK
+    spec = "agent.yaml" if set(chosen) <= set(METRICS) else "task.yaml"
     _output.note(f"\n{_in_the_spec(folder, spec)} has them stand for Kept's own")
 
 

@@ -1,10 +1,11 @@
 """`kept resume RUN`."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from kept.core.plan import AGENT_RUN, REFINE
 from kept.errors import SetupError
 from kept.ui.cli._command import (
     Command,
@@ -18,7 +19,8 @@ from kept.ui.cli._command import (
 )
 
 if TYPE_CHECKING:
-    from kept.core.plan import Plan
+    from collections.abc import Callable
+
     from kept.store.reader import Run
 
 
@@ -45,39 +47,69 @@ def resume(
     RUN is an id, the start or end of one, a folder, or `last`, which is the default. No rollout
     that had ended is done again. What was set with --set before holds still, unless it is set anew.
     """
-    from kept.core.plan import AGENT_RUN, REFINE
     from kept.ui.cli._open_run import open_run
-    from kept.ui.cli._run import How, run_session, session_of
 
-    how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     past = open_run(run, resuming=True)
-    if (started := past.state.started) is not None and started.recipe == AGENT_RUN:
-        from kept.ui.cli._agent_run import HowAgent, resume_agent
+    how = HowResumed(settings, workers, as_json, fail_if_no_gain, quiet)
+    return RESUMES.get(past.recipe or "", _resume)(past, how)
 
-        _refuse(
-            ("--workers", workers is not None, "`--set budget.max_workers=N` limits its workers"),
-            ("--fail-if-no-gain", fail_if_no_gain, "it has no seed to beat; 0 is a complete one"),
-            what="an agent run",
-        )
-        return resume_agent(past, settings, HowAgent(json=as_json, quiet=quiet))
-    if started is not None and started.recipe == REFINE:
-        from kept.recipes.refine.request import MAX_USD
-        from kept.ui.cli._refine_run import resume_refine
 
-        others = [one for one in settings if one.partition("=")[0] != MAX_USD]
-        # --fail-if-no-gain is what it does by itself
-        _refuse(
-            ("--set", bool(others), f"it goes on as it began, but for `{MAX_USD}` of a race"),
-            ("--workers", workers is not None, "its iterations come one after the other"),
-            what="a refinement",
-        )
-        return resume_refine(past, settings, as_json=as_json, quiet=quiet)
-    settings += (f"workers={workers}",) if workers else ()
-    spec, before = _spec_of(past)
+class HowResumed(NamedTuple):
+    """The options of `kept resume`."""
+
+    settings: tuple[str, ...]
+    workers: int | None
+    as_json: bool
+    fail_if_no_gain: bool
+    quiet: bool
+
+
+def _resume(past: "Run", how: HowResumed) -> int:
+    """Go on with a run of most recipes."""
+    from kept.recipes.base import Context
+    from kept.recipes.registry import compile_resumed
+    from kept.ui.cli._run import How, run_session, session_of, told_warnings
+
+    settings = how.settings + ((f"workers={how.workers}",) if how.workers else ())
+    _check_spec(past)
     check_again(past, settings)
-    plan = _plan(past, spec, (*before, *settings))
+    plan = told_warnings(compile_resumed(past, Context(overrides=settings)))
     past.close()
-    return run_session(plan, past.folder, session_of(plan, how))
+    answer = How(json=how.as_json, quiet=how.quiet, fail_if_no_gain=how.fail_if_no_gain)
+    return run_session(plan, past.folder, session_of(plan, answer))
+
+
+def _resume_agent(past: "Run", how: HowResumed) -> int:
+    """Go on with an agent run."""
+    from kept.ui.cli._agent_run import HowAgent, resume_agent
+
+    _refuse(
+        ("--workers", how.workers is not None, "`--set budget.max_workers=N` limits its workers"),
+        ("--fail-if-no-gain", how.fail_if_no_gain, "it has no seed to beat; 0 is a complete one"),
+        what="an agent run",
+    )
+    return resume_agent(past, how.settings, HowAgent(json=how.as_json, quiet=how.quiet))
+
+
+def _resume_refinement(past: "Run", how: HowResumed) -> int:
+    """Go on with a refinement; `--fail-if-no-gain` is what it does by itself."""
+    from kept.recipes.refine.request import MAX_USD
+    from kept.ui.cli._refine_run import resume_refine
+
+    others = [one for one in how.settings if one.partition("=")[0] != MAX_USD]
+    _refuse(
+        ("--set", bool(others), f"it goes on as it began, but for `{MAX_USD}` of a race"),
+        ("--workers", how.workers is not None, "its iterations come one after the other"),
+        what="a refinement",
+    )
+    return resume_refine(past, how.settings, as_json=how.as_json, quiet=how.quiet)
+
+
+RESUMES: Mapping[str, "Callable[[Run, HowResumed], int]"] = {
+    AGENT_RUN: _resume_agent,
+    REFINE: _resume_refinement,
+}
+"""By recipe, where a run is not resumed as most are."""
 
 
 def _refuse(*flags: tuple[str, bool, str], what: str) -> None:
@@ -89,69 +121,23 @@ def _refuse(*flags: tuple[str, bool, str], what: str) -> None:
         raise SetupError(f"{what} is not resumed with {names}", hint=hints)
 
 
-def _plan(run: "Run", spec: Path, settings: tuple[str, ...]) -> "Plan":
-    """What the run was, compiled again."""
-    from kept.core.plan import COMPARE, COORDINATE, EVAL, SKILL, SUITE
-    from kept.ui.cli._run import compiled, told_warnings
-
-    started = run.state.started
-    if started is not None and started.recipe == SUITE:
-        from kept.ui.cli.agent import resumed_suite
-
-        return told_warnings(resumed_suite(run, spec, settings))
-    if started is not None and started.recipe == EVAL:
-        from kept.recipes.evaluate.compile import Wanted
-        from kept.recipes.registry import compile_sweep
-
-        wanted, told = Wanted.of(started.facts[EVAL]), cast("dict[str, Any]", started.facts[EVAL])
-        if told.get("kind") == "skill":
-            from kept.recipes.skill.measure import compile_measure
-
-            folder = Path(str(started.facts["folder"]))
-            return told_warnings(compile_measure(spec, wanted, settings, folder=folder))
-        return told_warnings(compile_sweep(spec, wanted, settings))
-    if started is not None and started.recipe == COORDINATE:
-        from kept.recipes.agent_config.tune import Tuning, compile_coordinate
-
-        tuning, began = Tuning.of(started.facts[COORDINATE], run.moved), run.state.fact("gate")
-        return told_warnings(compile_coordinate(spec, settings, began, tuning=tuning))
-    if started is not None and started.recipe == SKILL:
-        from kept.recipes.skill.compile import compile_skill
-
-        folder, began = Path(str(started.facts["folder"])), run.state.fact("gate")
-        return told_warnings(compile_skill(spec, settings, began, folder=folder))
-    if started is None or started.recipe != COMPARE:
-        return compiled(spec, settings, run.state.fact("gate"))
-    from kept.recipes.compare.compile import Asked, compile_comparison
-
-    return told_warnings(compile_comparison(Asked.of(started.facts), settings))
-
-
 def check_again(run: "Run", settings: tuple[str, ...]) -> None:
     """Ask for what the run was given and did not write down."""
     from kept.spec.source import split_override
 
-    started = run.state.started
-    wanted = started.facts.get("set_again") if started else None
     given = {split_override(setting)[0] for setting in settings}
-    for key in cast("list[str]", wanted or []):
+    for key in run.settings.spec.hidden:
         if key not in given:
             message = f"run {run.id} was started with --set {key}=…, which is not written down"
             raise SetupError(message, hint=f"give --set {key}=… again")
 
 
-def _spec_of(run: "Run") -> tuple[Path, tuple[str, ...]]:
-    """The spec of a run, and what was set besides."""
+def _check_spec(run: "Run") -> None:
+    """Refuse a run without a spec."""
     from kept.ui.cli._open_run import going_on
 
-    started = run.state.started
-    assert started is not None, "a run that can be read has started"
-    spec = run.path_of("spec")
-    if spec is None:
+    if run.spec is None:
         raise SetupError(
             f"run {run.id} was started from Python, and only that program knows what it evaluates",
             hint=f"call {going_on(run)} there",
         )
-    given = started.facts.get("set")
-    items = cast("list[object]", given) if isinstance(given, list) else []
-    return spec, tuple(str(item) for item in items)

@@ -1,14 +1,18 @@
 """`kept runs`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kept.core.plan import AGENT_RUN, COMPARE, EVALUATE
 from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kept.results.compare import Comparison
     from kept.store.run_index import RunRow
 
@@ -32,10 +36,10 @@ def runs(limit: int, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from kept.core.plan import COMPARE
     from kept.store.home import Home
     from kept.store.run_index import RunIndex
     from kept.ui.cli._open_run import runs_below
+    from kept.ui.report.format import recipe_word
 
     home = Home.find(Path.cwd())
     # looking makes no folder: the index would
@@ -44,9 +48,10 @@ def runs(limit: int, as_json: bool) -> None:
         document: list[dict[str, Any]] = []
         for row in rows[:limit]:
             folder = home.runs / row.id
-            told = _comparison(folder) if row.recipe == COMPARE else None
+            told = _COMPARED.get(row.recipe, _nothing)(folder)
             document.append(
                 {k: v for k, v in asdict(row).items() if k not in ("size", "spark")}
+                | {"recipe": recipe_word(row.recipe)}
                 | {"comparison": told.document() if told is not None else None}
                 | {"folder": row.folder or str(folder)}
             )
@@ -73,6 +78,13 @@ def _comparison(folder: Path) -> "Comparison | None":
     return told
 
 
+def _nothing(folder: Path) -> None:
+    """Of a run that compares nothing."""
+
+
+_COMPARED: Mapping[str, "Callable[[Path], Comparison | None]"] = {COMPARE: _comparison}
+
+
 def _ending(folder: Path) -> tuple[str, str]:
     """How an agent run ended, and what its task was."""
     from kept.core.text import one_line
@@ -87,31 +99,53 @@ def _ending(folder: Path) -> tuple[str, str]:
     return f"{record.status}, loss {run_loss(record).total:.4f}", one_line(record.task, 60)
 
 
+class Cells(NamedTuple):
+    """Columns of a run that differ between recipes."""
+
+    kept: str
+    result: str
+    spec: str
+
+
 def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
-    from kept.core.plan import AGENT_RUN, COMPARE, EVAL
-    from kept.ui.report.format import number
+    from kept.ui.report.format import number, recipe_word
 
     if row.refinement:
         loss = f"loss {number(row.best_value)}"
         return (row.id, row.status, f"iteration {row.iteration}", loss, f"from {row.parent_run_id}")
-    compared = row.recipe == COMPARE
     result = f"{row.metric} {number(row.seed_value)}" if row.steps else ""
     if row.keeps and row.best_value != row.seed_value:
         result += f" → {number(row.best_value)}"
-    # one that was only planned has no answers
-    if compared and (told := _comparison(folder)) is not None:
-        from kept.ui.report.compare import answers
+    spec = path_from_here(row.spec) if row.spec else recipe_word(row.recipe) or row.reason
+    usual = Cells(f"{row.keeps} of {row.tried}", result, spec)
+    own = CELLS.get(row.recipe)
+    return (row.id, row.status, *(own(row, folder, usual) if own else usual))
 
-        result = answers(told) or result
-    spec = path_from_here(row.spec) if row.spec else row.recipe or row.reason
-    # what was compared is neither kept nor refused
-    kept = "comparison" if compared else f"{row.keeps} of {row.tried}"
-    if row.recipe == EVAL:
-        from kept.ui.cli.eval import read_sweep
-        from kept.ui.report.eval_report import totals
 
-        sweep = read_sweep(folder, traces=False)
-        kept, result = EVAL, totals(sweep) if sweep is not None else ""
-    if row.recipe == AGENT_RUN:
-        kept, (result, spec) = "agent", _ending(folder)
-    return (row.id, row.status, kept, result, spec)
+def _compared(row: "RunRow", folder: Path, usual: Cells) -> Cells:
+    """What was compared is neither kept nor refused; one that was only planned has no answers."""
+    from kept.ui.report.compare import answers
+
+    told = _comparison(folder)
+    answered = answers(told) if told is not None else ""
+    return usual._replace(kept="comparison", result=answered or usual.result)
+
+
+def _measured(row: "RunRow", folder: Path, usual: Cells) -> Cells:
+    from kept.ui.cli.eval import read_sweep
+    from kept.ui.report.eval_report import totals
+
+    sweep = read_sweep(folder, traces=False)
+    return usual._replace(kept="eval", result=totals(sweep) if sweep is not None else "")
+
+
+def _agent(row: "RunRow", folder: Path, usual: Cells) -> Cells:
+    return Cells("agent", *_ending(folder))
+
+
+CELLS: Mapping[str, "Callable[[RunRow, Path, Cells], Cells]"] = {
+    COMPARE: _compared,
+    EVALUATE: _measured,
+    AGENT_RUN: _agent,
+}
+"""Columns of a run by recipe, where they are not those of a run with steps."""

@@ -1,18 +1,23 @@
 """`kept report [RUN]`, and `kept show [RUN] [CASE]`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from kept.core.plan import AGENT_RUN, REFINE, SKILL
 from kept.errors import SetupError
 from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, path_from_here, run_argument, step_option
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kept.results.cases import Sweep
     from kept.store.reader import Run
     from kept.store.run_index import RunRow
+    from kept.ui.cli._refine_run import Refined
 
 
 @click.command(
@@ -115,7 +120,8 @@ def show(  # a command has its options
 
 
 def _show_run(name: str, as_json: bool) -> None:
-    from kept.core.plan import AGENT_RUN, REFINE
+    from kept.recipes.agent_run.request import Asked
+    from kept.recipes.registry import request_of
     from kept.results.cases import sweep_of
     from kept.results.summary import summary
     from kept.ui.cli._open_run import iteration_named, open_run
@@ -124,14 +130,12 @@ def _show_run(name: str, as_json: bool) -> None:
 
     found = iteration_named(name)
     past = open_run(name if found is None else found.refinement)
-    if found is not None or past.recipe == AGENT_RUN:
+    if found is not None or request_of(past, Asked) is not None:
         _show_agent_run(past, found, as_json)
         return
-    sweep, told, refined = sweep_of(past), summary(past), None
-    if past.recipe == REFINE:
-        from kept.ui.cli._refine_run import refined_of
-
-        refined = refined_of(past)
+    sweep, told = sweep_of(past), summary(past)
+    about = _ABOUT.get(told.recipe)
+    refined = about(past) if about else None
     past.close()
     if sweep is not None:
         _show_sweep(sweep, past.folder, as_json)
@@ -141,6 +145,16 @@ def _show_run(name: str, as_json: bool) -> None:
         _output.document({**headline(told), "closed": rows, "open": list(told.open), **more})
     else:
         _output.answer(run_text(told) if refined is None else refinement_text(told, refined))
+
+
+def _refined(run: "Run") -> "Refined | None":
+    from kept.ui.cli._refine_run import refined_of
+
+    return refined_of(run)
+
+
+_ABOUT: Mapping[str, "Callable[[Run], Refined | None]"] = {REFINE: _refined}
+"""What is told of a run besides its steps, by recipe."""
 
 
 def _show_agent_run(run: "Run", iteration: "RunRow | None", as_json: bool) -> None:
@@ -171,24 +185,20 @@ def _show_sweep(sweep: "Sweep", folder: Path, as_json: bool) -> None:
 
 def _show_case(name: str, case: str, traces: bool, as_json: bool) -> None:
     from kept.errors import SetupError
+    from kept.recipes.agent_run.request import Asked
+    from kept.recipes.evaluate.request import Evaluation
+    from kept.recipes.skill.request import Training
     from kept.results.cases import sweep_of
-    from kept.run import is_agent, is_sweep, is_training
+    from kept.run import asked_for
     from kept.ui.cli._open_run import open_run
     from kept.ui.cli.eval import case_text
     from kept.ui.report.eval_report import document
 
-    past = open_run(
-        name, lambda folder: any(is_(folder) for is_ in (is_sweep, is_training, is_agent))
-    )
-    if is_agent(past.folder):
-        _show_spoken(past, case, as_json)
-        return
-    if is_training(past.folder):
-        _show_rollouts(past, case, traces, as_json)
-        return
+    past = open_run(name, asked_for(Evaluation, Training, Asked))
     sweep = sweep_of(past)
-    if sweep is not None and sweep.kind:
-        _show_rollouts(past, case, traces, as_json)
+    shown = CASES.get(sweep.of if sweep else past.recipe or "")
+    if shown is not None:
+        shown(past, case, traces, as_json)
         return
     past.close()
     if sweep is None:
@@ -243,6 +253,17 @@ def _show_rollouts(run: "Run", case: str, traces: bool, as_json: bool) -> None:
         _output.document(case_json(rows))
     else:
         _output.answer(rollouts_text(rows))
+
+
+def _show_agent_case(run: "Run", case: str, traces: bool, as_json: bool) -> None:
+    _show_spoken(run, case, as_json)
+
+
+CASES: Mapping[str, "Callable[[Run, str, bool, bool], None]"] = {
+    AGENT_RUN: _show_agent_case,
+    SKILL: _show_rollouts,
+}
+"""What `kept show RUN CASE` shows, by the recipe that ran or that measured; else one case."""
 
 
 def _show_step(name: str, step: int, traces: bool, save: Path | None, as_json: bool) -> None:

@@ -7,12 +7,11 @@ cost.
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kept.core.case import SPLITS
-from kept.core.plan import COORDINATE, GATE_WHY
 from kept.core.text import dollars_at_most
 from kept.errors import KeptError
 from kept.ui.cli import _output
@@ -32,9 +31,9 @@ from kept.ui.cli.view import view
 if TYPE_CHECKING:
     from kept.core.plan import Plan
     from kept.recipes.agent_config.cost import Expected
+    from kept.recipes.agent_config.request import Tuning, TuningFacts
     from kept.recipes.agent_config.search_space import Axes
     from kept.recipes.agent_config.spec.read import ReadAgent
-    from kept.recipes.agent_config.tune import Tuning
 
 
 FATAL, STOPPED = 1, 2
@@ -144,7 +143,7 @@ def tune(agent: Path, output_dir: Path | None, **said: Any) -> int:  # noqa: ANN
     AGENT is not touched: the best lies in results/optimizer/RUN. Exits with 0 where it finished,
     whether or not anything was gained, 1 where it could not run and 2 where it was interrupted.
     """
-    from kept.recipes.agent_config.tune import Tuning
+    from kept.recipes.agent_config.request import Tuning
 
     names = {one.name for one in fields(Tuning)}
     tuning = Tuning(
@@ -189,10 +188,12 @@ def _tune(agent: Path, tuning: "Tuning", how: TuneOptions) -> int:
         return 0
     if how.print_baseline:
         from kept.core.schedules.round_robin import MEASURE, Turns
-        from kept.ui.report.tuning import BASELINE_ONLY
 
-        facts = {**plan.facts, BASELINE_ONLY: True}
-        plan = replace(plan, schedule=Turns(MEASURE, 1, "baseline"), facts=facts)
+        plan = replace(
+            plan,
+            schedule=Turns(MEASURE, 1, "baseline"),
+            facts=replace(tuning_facts(plan), baseline_only=True),
+        )
     check_place(plan)
     plan, session = tuning_session(plan, how)
     return run_session(plan, Home.find(file.parent), session)
@@ -215,19 +216,20 @@ def _suggest(agent: Path, how: TuneOptions) -> int:
 
 
 def _resume(asked: "Tuning", how: TuneOptions) -> int:
-    from kept.recipes.agent_config.tune import Tuning, compile_coordinate
+    from kept.recipes.agent_config.request import Tuning
+    from kept.recipes.base import Context
+    from kept.recipes.registry import compile_resumed, request_of
     from kept.ui.cli._run import run_session, told_warnings
-    from kept.ui.cli._tune_run import open_tuning, spec_of, tuning_session
+    from kept.ui.cli._tune_run import open_tuning, tuning_session
     from kept.ui.cli.resume import check_again
 
     run = open_tuning(how.resume or "last")
     check_again(run, how.settings)
-    spec, before = spec_of(run)
-    tuning = Tuning.of(run.fact(COORDINATE), run.moved).renewed(asked)
-    began = run.state.fact("gate")
+    before = request_of(run, Tuning)
+    assert before is not None, "a run that tunes an agent"
+    context = Context(overrides=how.settings, workers=how.workers)
+    made = compile_resumed(run, context, before.moved(run.moved).renewed(asked))
     run.close()
-    settings = (*before, *how.settings)
-    made = compile_coordinate(spec, settings, began, tuning=tuning, workers=how.workers)
     plan, session = tuning_session(told_warnings(made), how)
     return run_session(plan, run.folder, session)
 
@@ -284,22 +286,31 @@ test.add_command(
 )
 
 
+def tuning_facts(plan: "Plan") -> "TuningFacts":
+    """The facts of a plan that tunes an agent."""
+    from kept.recipes.agent_config.request import TuningFacts
+
+    assert isinstance(plan.facts, TuningFacts), "a plan that tunes an agent"
+    return plan.facts
+
+
 def outline_text(plan: "Plan", read: "ReadAgent", axes: "Axes") -> str:
     """What a run would do, for `--dry-run`."""
     from kept.recipes.agent_config.cost import coordinate_of, expected
+    from kept.store.jsonl import decoded
 
-    told = cast("dict[str, Any]", plan.facts["optimizer"])
+    told = tuning_facts(plan).optimizer
     schedule = coordinate_of(plan)
     splits = ((name, len(plan.cases.of(name))) for name in SPLITS)
     rows = [
-        ("agent", str(plan.facts["id"])),
+        ("agent", plan.spec.id),
         ("loss", ", ".join(f"{w:g} × {name}" for name, w in told["loss_weights"].items())),
         ("cases", ", ".join(f"{size} {name}" for name, size in splits)),
-        ("gate", f"{plan.gate.name}: {plan.facts[GATE_WHY]}"),
+        ("gate", f"{plan.gate.name}: {plan.gate_why}"),
     ]
     for axis in told["axes"].get("numeric", ()):
         values = axis.get("range") or axis.get("choices")
-        rows.append(("axis", f"{axis['path']} {list(values)}"))
+        rows.append(("axis", f"{axis['path']} {decoded(values, list[object], 'axes')}"))
     for axis in told["axes"].get("textual", ()):
         rows.append(("axis", f"{axis['path']}, {axis['max_chars']} characters at most"))
     for phase in schedule.phases:

@@ -85,7 +85,9 @@ def outline_told(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str, 
     """What a run would do, for `kept check`: as a document, and in rows."""
     plan, rows = made.plan, outline_rows(made.plan)
     told = {name.replace(" ", "_"): value for name, value in rows}
-    head = {"spec": plan.facts["spec"], "recipe": plan.recipe}
+    from kept.ui.report.format import recipe_word
+
+    head = {"spec": plan.spec.path, "recipe": recipe_word(plan.recipe)}
     return {**head, **told, "warnings": list(made.warnings)}, iter(rows)
 
 
@@ -96,6 +98,7 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
     from kept.core.schedules.epochs import Epochs
     from kept.core.schedules.round_robin import Pooling
     from kept.core.text import count
+    from kept.recipes.skill.request import TrainingFacts
 
     schedule = plan.schedule.inner if isinstance(plan.schedule, Pooling) else plan.schedule
     assert isinstance(schedule, Epochs), "a run that trains goes epoch by epoch"
@@ -105,9 +108,11 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
     batch = min(batch, schedule.cases)
     most = forecast(plan).rollouts
     assert most is not None, "epochs are limited"
-    judge = plan.facts.get("judge")
+    facts = plan.facts
+    assert isinstance(facts, TrainingFacts), "a run that trains"
+    judge = facts.judge
     return [
-        ("environment", str(plan.facts["id"])),
+        ("environment", plan.spec.id),
         ("cases", ", ".join(f"{size} {name}" for name, size in splits)),
         ("steps", f"{steps}, {batch} rollouts each"),
         ("rollouts", f"at most {most:,}, those of the gate and of retried steps included"),
@@ -115,21 +120,24 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
         ("edits", f"{schedule.max_edits} to {schedule.min_edits} a step, {schedule.curve}"),
         ("epoch ends", ", ".join(end.proposer for end in schedule.ends) or "nothing"),
         ("gate", f"{plan.gate.name}, by `{plan.objective.metric}`"),
-        ("outputs", str(plan.facts["results"])),
+        ("outputs", plan.spec.results),
     ]
 
 
 def check_place(plan: "Plan") -> None:
     """Refuse a folder that cannot be written to, or that holds another run, before it costs."""
+    from kept.recipes.skill.request import Training
     from kept.store.candidate_files import named_place, open_folder
 
-    place = Path(str(plan.facts["results"]))
+    place = Path(plan.spec.results)
+    asked = plan.request
+    assert isinstance(asked, Training), "a run that trains"
     try:
-        with open_folder(place, named_place(place, Path(str(plan.facts["folder"])))):
+        with open_folder(place, named_place(place, Path(asked.folder))):
             pass
     except OSError as error:
         raise SetupError(f"cannot write to {error.filename}: {error.strerror}") from error
-    if plan.facts["named"] and (place / "runtime_state.json").exists():
+    if plan.spec.named and (place / "runtime_state.json").exists():
         hint = f"`{_go_on(place)}` goes on with it; --out_root names another folder"
         raise SetupError(f"{place} holds another run", hint=hint)
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from xml.sax.saxutils import escape, quoteattr
 
 from kept.core.llm import Exchange, ToolUse
+from kept.core.plan import SKILL
 from kept.core.rollout import Usage
 from kept.core.text import count, one_line, significant
 from kept.results.cases import Expected, Measured, Sweep, Tested, called
@@ -304,6 +305,10 @@ def _cell(text: str) -> str:
     return one_line(text, 160).replace("|", "\\|")
 
 
+FAILED_IS_BAD = {SKILL: False}
+"""Whether failed cases are an error, by the recipe that measures; a skill fails some as a rule."""
+
+
 def exit_code(sweep: Sweep) -> int:
     """0 where all pass, 1 where some fail, 3 where some could not run, 4 where not be measured.
 
@@ -316,7 +321,7 @@ def exit_code(sweep: Sweep) -> int:
         return 4
     if sweep.meets_min_score is not None:
         return 0 if sweep.meets_min_score else 1
-    return 1 if sweep.count("failed") and not sweep.kind else 0
+    return 1 if sweep.count("failed") and FAILED_IS_BAD.get(sweep.of, True) else 0
 
 
 def junit(sweep: Sweep) -> Iterator[str]:

@@ -5,6 +5,17 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from kept.core.plan import (
+    AGENT_CONFIG,
+    AGENT_RUN,
+    COMPARE,
+    EVALUATE,
+    FUNCTION,
+    REFINE,
+    SKILL,
+    SUITE,
+    TASK,
+)
 from kept.core.text import count, no_better, one_line
 from kept.core.verdict import FOLLOWED
 from kept.ui.report.compare import title
@@ -20,6 +31,25 @@ LIMITS = {
     "max_rollouts": "rollout",
 }
 VERDICTS = {"keep": "kept", "discard": "discarded", "crash": "crashed", "skip": "skipped"}
+
+
+RECIPES = {
+    TASK: "artifact",
+    FUNCTION: "function",
+    AGENT_CONFIG: "coordinate",
+    SKILL: "skill",
+    AGENT_RUN: "agent run",
+    REFINE: "refine",
+    SUITE: "suite",
+    EVALUATE: "eval",
+    COMPARE: "compare",
+}
+"""What pages and documents call a recipe."""
+
+
+def recipe_word(name: str) -> str:
+    """What pages and documents call a recipe."""
+    return RECIPES.get(name, name)
 
 
 def number(value: float | None) -> str:

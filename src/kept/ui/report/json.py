@@ -1,10 +1,11 @@
 """The report as one JSON document."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from kept.core.event import StepClosed
-from kept.core.plan import AGENT_RUN
+from kept.core.plan import AGENT_RUN, EVALUATE
 from kept.results.cases import sweep_of
 from kept.results.diffs import step_diff
 from kept.results.failures import failures
@@ -12,6 +13,7 @@ from kept.results.race import doubt_of, raced
 from kept.results.summary import StepLine, Summary, summary
 from kept.store.reader import Run
 from kept.ui.report.eval_report import document as sweep_document
+from kept.ui.report.format import recipe_word
 from kept.ui.report.markdown import caveats
 from kept.ui.report.race import conclusion
 
@@ -54,19 +56,30 @@ def headline(told: Summary) -> dict[str, Any]:
 
 def as_json(run: Run) -> dict[str, Any]:
     """Everything that the page tells."""
-    if run.recipe == AGENT_RUN:
-        from kept.recipes.agent_run.journal_view import agent_run_document
+    document = DOCUMENTS.get(run.recipe or "", _run_document)
+    return {"schema": SCHEMA, "run": run.id, **document(run)}
 
-        return {"schema": SCHEMA, "run": run.id, **agent_run_document(run)}
-    if (sweep := sweep_of(run)) is not None:
-        return {"schema": SCHEMA, "run": run.id, "status": run.status, **sweep_document(sweep)}
+
+def _agent_run_document(run: Run) -> dict[str, Any]:
+    from kept.recipes.agent_run.journal_view import agent_run_document
+
+    return agent_run_document(run)
+
+
+def _sweep_document(run: Run) -> dict[str, Any]:
+    sweep = sweep_of(run)
+    assert sweep is not None, "a run that measures"
+    return {"status": run.status, **sweep_document(sweep)}
+
+
+def _run_document(run: Run) -> dict[str, Any]:
     told = summary(run)
     closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
     return {
         **headline(told),
         "asked": {
             "spec": told.spec or None,
-            "recipe": told.recipe,
+            "recipe": recipe_word(told.recipe),
             "artifacts": sorted(run.seed.texts),
             "gate": told.gate,
             "proposers": list(told.proposers),
@@ -83,6 +96,13 @@ def as_json(run: Run) -> dict[str, Any]:
         "failures": [asdict(group) for group in failures(run)],
         "caveats": caveats(told, run),
     }
+
+
+DOCUMENTS: Mapping[str, Callable[[Run], dict[str, Any]]] = {
+    AGENT_RUN: _agent_run_document,
+    EVALUATE: _sweep_document,
+}
+"""By recipe, of those that are told otherwise than steps and verdicts."""
 
 
 def step_row(row: StepLine) -> dict[str, Any]:

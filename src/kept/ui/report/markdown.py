@@ -5,22 +5,30 @@ Caveats state what the figures cannot show.
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import cast
 
 from kept.core.event import StepClosed
 from kept.core.objective import OWN
-from kept.core.plan import AGENT_RUN
+from kept.core.plan import AGENT_RUN, EVALUATE
 from kept.core.text import count, encoded, one_line
+from kept.recipes.registry import facts_of, start_command
+from kept.recipes.suite.request import SuiteFacts
 from kept.results.cases import sweep_of
 from kept.results.compare import Comparison, comparison_of
 from kept.results.diffs import best_diff, step_diff
 from kept.results.failures import failures, may_pass, measure_is_broken
 from kept.results.length_bias import moves_with_length
 from kept.results.race import leads
-from kept.results.summary import StepLine, Summary, judges, objective_of, scorer_words, summary
-from kept.run import start_command
+from kept.results.summary import (
+    StepLine,
+    Summary,
+    judges,
+    objective_of,
+    scorer_words,
+    scoring_in,
+    summary,
+)
 from kept.sandbox.capabilities import SANDBOX
 from kept.store.candidate_files import write_file
 from kept.store.reader import Run, unmeasured_words
@@ -35,6 +43,7 @@ from kept.ui.report.format import (
     lost_words,
     merges_words,
     number,
+    recipe_word,
     spend_words,
     verdict_counts,
 )
@@ -62,8 +71,9 @@ SHOWN = (
 
 def caveats(summary: Summary, run: Run | None = None) -> list[str]:
     """Every reservation that holds for this run; without it, those that its summary shows."""
-    judged = run is not None and judges(run.fact("scorer"))
-    shown = [SHOWN] if run is not None and run.fact("shared") else []
+    judged = run is not None and judges(scoring_in(run.settings.spec.scorer))
+    suite = facts_of(run, SuiteFacts) if run is not None else None
+    shown = [SHOWN] if suite is not None and suite.shared else []
     return [*_caveats(summary), *shown, *(_of_judges(run) if run is not None and judged else ())]
 
 
@@ -158,13 +168,24 @@ MAX_DIFF_LINES = 400
 
 def markdown(run: Run, told: Summary | None = None) -> str:
     """The whole report, from the summary of the run where that is at hand."""
-    if run.recipe == AGENT_RUN:
-        # at use: few runs are one, and it takes longer to import than the rest
-        from kept.recipes.agent_run.journal_view import agent_run_report
+    page = PAGES.get(run.recipe or "")
+    return page(run) if page else _steps_page(run, told)
 
-        return agent_run_report(run)
-    if (sweep := sweep_of(run)) is not None:
-        return written(sweep, "markdown")
+
+def _agent_run_page(run: Run) -> str:
+    # at use: few runs are one, and it takes longer to import than the rest
+    from kept.recipes.agent_run.journal_view import agent_run_report
+
+    return agent_run_report(run)
+
+
+def _sweep_page(run: Run) -> str:
+    sweep = sweep_of(run)
+    assert sweep is not None, "a run that measures"
+    return written(sweep, "markdown")
+
+
+def _steps_page(run: Run, told: Summary | None) -> str:
     told = told or summary(run)
     closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
     kept = [(row, closed[row.step]) for row in told.steps if row.kept]
@@ -195,6 +216,10 @@ def markdown(run: Run, told: Summary | None = None) -> str:
         _section("How to go on", _how_to_go_on(told, run)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+PAGES: Mapping[str, Callable[[Run], str]] = {AGENT_RUN: _agent_run_page, EVALUATE: _sweep_page}
+"""By recipe, of those whose report is not about steps and verdicts."""
 
 
 def _section(title: str, lines: Iterable[str]) -> str:
@@ -239,7 +264,7 @@ def _asked(told: Summary, run: Run) -> Iterator[str]:
     artifacts = ", ".join(f"`{path}`" for path in sorted(run.seed.texts))
     rows = [
         ("spec", f"`{told.spec}`" if told.spec else "none: started from Python"),
-        ("recipe", told.recipe),
+        ("recipe", recipe_word(told.recipe)),
         ("artifacts", artifacts),
         ("metric", f"`{told.metric}`, {told.direction}"),
         ("cases", cases_words(told)),
@@ -253,23 +278,22 @@ def _asked(told: Summary, run: Run) -> Iterator[str]:
 
 def _said(run: Run) -> Iterator[tuple[str, str]]:
     """What the spec adds, where it does."""
-    compared = comparison_of(run.state)
+    compared = comparison_of(run.state, folder=run.folder)
     if compared is not None and not compared.plans:
         others = ", ".join(f"`{line.label}`" for line in compared.lines)
         yield "compared", f"{others} with `{compared.seed}`"
-    description = run.state.fact("description")
-    if description:
-        yield "about", description
-    for name in ("runner", "scorer"):
-        words = scorer_words(run.fact(name))
+    spec = run.settings.spec
+    if spec.description:
+        yield "about", spec.description
+    for name, document in (("runner", spec.runner), ("scorer", spec.scorer)):
+        words = scorer_words(scoring_in(document))
         if words:
             yield name, words
     constraints = ", ".join(f"`{c}`" for c in objective_of(run.state).constraints)
     if constraints:
         yield "constraints", constraints
-    ties = run.fact("tie_breakers")
-    if isinstance(ties, list) and ties:
-        yield "ties", f"broken by {', then '.join(map(str, cast('list[object]', ties)))}"
+    if ties := run.settings.tie_breakers:
+        yield "ties", f"broken by {', then '.join(ties)}"
 
 
 def _deciding(told: Summary) -> str:
@@ -499,7 +523,7 @@ def _how_to_go_on(told: Summary, run: Run) -> Iterator[str]:
             "`--commit` commits it with this evidence."
         )
     yield f"* `kept show {told.run} --step N` shows all there is of one step."
-    anew = start_command(run.state.started.facts) if run.state.started else ""
+    anew = start_command(run.state.started, run.folder) if run.state.started else ""
     broken = measure_is_broken(told, run)
     if anew and broken:
         yield f"* `{anew}` starts again, when what failed is mended."

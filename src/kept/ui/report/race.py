@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from kept.core.near_misses import ENTERED
-from kept.core.plan import COMPARE
+from kept.core.plan import COMPARE, FUNCTION, TASK
 from kept.core.text import count
 from kept.results.race import Outcome, doubt_of, no_step_left, raced, rounded_up
 from kept.results.summary import Summary
@@ -45,12 +45,16 @@ def cannot_tell(told: Summary) -> Iterator[str]:
     yield f"{words}: if that is its gain, {more} ({cost} for the proof)"
 
 
+CONCLUDES = {TASK: True, FUNCTION: True}
+"""Recipes whose answer has a conclusion; others say it in words of their own."""
+
+
 def conclusion(told: Summary | Outcome) -> str:
     """What may be concluded from a run, in a sentence; empty where its answer says it already."""
     screened = any("screen_gain" in row.numbers for row in told.steps)
     measured = screened or any(row.value is not None for row in told.steps)
     judged = told.seed_value is not None and measured
-    if told.comparison is not None or told.recipe not in ("artifact", "function") or not judged:
+    if told.comparison is not None or not CONCLUDES.get(told.recipe) or not judged:
         return ""
     holdout, test = (told.cases.get(split, 0) for split in ("holdout", "test"))
     if not told.improved:
@@ -117,7 +121,7 @@ def go_on(told: Summary) -> str:
         more = int(twice) if twice == int(twice) else twice
     if not told.resumable and more is None:
         return ""
-    called = {"function": "optimize", COMPARE: "" if told.spec else "compare"}.get(told.recipe)
+    called = {FUNCTION: "optimize", COMPARE: "" if told.spec else "compare"}.get(told.recipe)
     if called:
         budget = "" if more is None else f"budget=kept.Budget({limit}={more}), "
         return f'`kept.{called}(..., {budget}resume="{told.run}")` goes on with it.'

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from kept.core.plan import GATE_WHY
 from kept.core.proposal import DROPPED_CITATIONS, USELESS
-from kept.core.schedules.coordinate import BASELINE, Phase, end_of, phase_of, trials_of
+from kept.core.schedules.coordinate import BASELINE, end_of, phase_of, trials_of
 from kept.core.text import count, one_line
 from kept.recipes.agent_config.outputs.trials import Trial, Trials, candidate_path
+from kept.recipes.agent_config.request import TuningFacts
+from kept.recipes.registry import facts_of
 from kept.results.diffs import best_diff
 from kept.results.summary import Summary, summary
 from kept.store.exports import Records
@@ -17,9 +18,6 @@ from kept.store.reader import Run
 from kept.ui.report.format import duration
 
 Split = Literal["train", "holdout"]
-
-BASELINE_ONLY = "baseline_only"
-"""The fact of a run that measures the agent as it is, and stops."""
 
 LONGEST = 240
 """Characters of what was wrong with a reply."""
@@ -36,12 +34,18 @@ _STOPS = {
 }
 
 
+def is_baseline(run: Run) -> bool:
+    """Whether a run measures an agent as it is, and stops."""
+    facts = facts_of(run, TuningFacts)
+    return facts is not None and facts.baseline_only
+
+
 def exit_reason(run: Run) -> str:
     """`dry_cycle`, `max_cycles`, `max_minutes`, `max_usd`, `perfect`, `interrupted` or so."""
     stopped = run.state.stopped
     if stopped is None:
         return "running"
-    if run.fact(BASELINE_ONLY) and not stopped.resumable:
+    if is_baseline(run) and not stopped.resumable:
         return "baseline"
     if stopped.kind == "converged":
         return "perfect" if stopped.message.startswith("the loss is") else "dry_cycle"
@@ -50,13 +54,8 @@ def exit_reason(run: Run) -> str:
 
 def phase_exits(run: Run) -> dict[str, str]:
     """Why each phase ended, by its label; the last may have been cut short with the run."""
-    rows = cast("list[dict[str, Any]]", run.fact("phases") or [])
-    phases = {
-        row["name"]: Phase(
-            row["name"], row["proposer"], row["max_trials"], row["patience"], row["least"]
-        )
-        for row in rows
-    }
+    facts = facts_of(run, TuningFacts)
+    phases = {phase.name: phase for phase in (facts.phases if facts else ())}
     found: dict[str, str] = {}
     history = run.state.history
     labels = (step.turn.phase for step in history)
@@ -131,8 +130,8 @@ def dropped_citations(trials: Trials) -> str:
 
 def helper_of(run: Run, who: str) -> str:
     """The file of the critic or the applier; empty where nothing says."""
-    told = cast("dict[str, dict[str, str]]", run.fact("helpers") or {})
-    path = told.get(who, {}).get("agent_path", "")
+    facts = facts_of(run, TuningFacts)
+    path = facts.helpers.get(who, {}).get("agent_path", "") if facts else ""
     return str(run.moved(Path(path))) if path else ""
 
 
@@ -179,11 +178,11 @@ def _summary(run: Run, told: Summary, known: Trials, best: Trial | None) -> Iter
     tried = [t for t in known.rows if t.phase != BASELINE]
     accepted = sum(t.accepted for t in tried)
     sweeps = ""
-    if run.state.fact("gate") == "sigma":
-        optimizer = cast("dict[str, Any]", run.fact("optimizer") or {})
-        sweeps = f", {count(int(optimizer.get('repeats', 1)), 'sweep')} a trial"
+    facts = facts_of(run, TuningFacts)
+    if run.settings.gate == "sigma" and facts is not None:
+        sweeps = f", {count(facts.optimizer['repeats'], 'sweep')} a trial"
     yield f"* {count(len(tried), 'trial')}, {accepted} accepted; gate `{told.gate}`{sweeps}"
-    if why := run.fact(GATE_WHY):
+    if why := run.settings.gate_why:
         yield f"* why `{told.gate}`: {why}"
     for one in unused_replies(known):
         yield f"* {one.who}: {one.words}"
@@ -304,7 +303,7 @@ def _adopt(run: Run, folder: Path, best: Trial | None) -> Iterator[str]:
     if best is None or best.number == 0:
         yield "There is nothing to adopt: the baseline is still the best."
         return
-    agent = run.path_of("spec") or Path()
+    agent = run.spec or Path()
     yield f"`kept adopt {run.id}` changes the agent's own files to the best. By hand:"
     yield ""
     yield "```sh"
@@ -320,8 +319,9 @@ def _adopt(run: Run, folder: Path, best: Trial | None) -> Iterator[str]:
 def _notes(run: Run, told: Summary) -> Iterator[str]:
     cases = ", ".join(f"{n} {split}" for split, n in told.cases.items() if n)
     yield f"* cases: {cases}"
-    policy = cast("dict[str, Any]", run.fact("optimizer") or {}).get("holdout_eval_policy")
-    unread = policy == "skip" or not told.cases.get("holdout")
+    facts = facts_of(run, TuningFacts)
+    skipped = facts is not None and facts.optimizer["holdout_eval_policy"] == "skip"
+    unread = skipped or not told.cases.get("holdout")
     if told.gate == "sigma" and unread:
         yield "* **holdout was not read: nothing here shows that a gain is more than overfitting**"
     elif told.gate == "sigma":

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from markupsafe import Markup
 
-from kept.core.plan import REFINE
 from kept.core.proposal import Proposal, Skip, proposal_scope
 from kept.core.schedules.refine import iterations_in, reruns, unread
 from kept.core.text import count
@@ -24,7 +23,9 @@ from kept.orchestrator.refine.attempt import all_made, counted_words, made_of
 from kept.orchestrator.refine.session import Told as Judged
 from kept.orchestrator.run_folder.read import COMPLETION, read_loss, read_object, rows_in, text_in
 from kept.recipes.agent_run.journal_view import agent_run_of, delivered_by
-from kept.recipes.refine.compile import Refinement
+from kept.recipes.refine.request import Refinement, RefinementFacts
+from kept.recipes.registry import facts_of, request_of
+from kept.recipes.suite.request import SuiteFacts
 from kept.store.overview import Glance
 from kept.store.reader import Run
 from kept.store.run_index import RunRow
@@ -246,7 +247,8 @@ class Now:
 
 def refinement_body(run: Run, told: Glance, asked: Asked) -> View:
     """What the page of a refinement has besides."""
-    wanted = Refinement.of(told.begun.facts[REFINE])
+    wanted, facts = request_of(told, Refinement), facts_of(told, RefinementFacts)
+    assert wanted is not None and facts is not None, "a refinement"
     seed = made_of(run.candidate(told.seed).texts)
     state = run.state
     known = Judged(state, all_made(run.candidate(told.seed), reruns(state)))
@@ -261,7 +263,7 @@ def refinement_body(run: Run, told: Glance, asked: Asked) -> View:
     return {
         "asked": wanted,
         "tiered": not wanted.tiers.trivial,
-        "seed_run": told.fact("seed_run"),
+        "seed_run": facts.seed_run,
         "seed_loss": seed_loss,
         "seed_parts": loss_shown(known.parts(told.seed), widest),
         "findings": seed.findings,
@@ -322,7 +324,7 @@ def now_of(run: Run, told: Glance) -> Now | None:
     story = story_of(run, one.step)
     return Now(
         k if isinstance(k, int) else one.step + 1,
-        iterations_in(told.begun.facts),
+        iterations_in(told.begun.request),
         one.step,
         str(settings.get("tier") or ""),
         story,
@@ -384,14 +386,16 @@ def suite_body(run: Run, told: Glance, asked: Asked) -> View:
     pages = max(1, -(-len(wanted) // PAGE))
     page = min(max(1, asked.page), pages)
     seed, best = run.candidate(told.seed), run.candidate(told.best)
+    facts = facts_of(told, SuiteFacts)
+    assert facts is not None, "a run that optimizes prompts"
     return {
         "epochs": [_epoch(run, told, row) for row in wanted[(page - 1) * PAGE : page * PAGE]],
         "page": page,
         "pages": pages,
         "show": asked.show,
         "filters": FILTERS,
-        "registry": told.fact("registry"),
-        "all": told.begun.facts.get("epochs"),
+        "registry": facts.registry,
+        "all": facts.epochs,
         "changes": side_by_side(seed.texts, best.texts) if told.best != told.seed else [],
     }
 

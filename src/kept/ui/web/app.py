@@ -22,6 +22,7 @@ from kept.errors import KeptError, SetupError
 from kept.results.steps import step_detail
 from kept.store.overview import Glance
 from kept.store.reader import Run
+from kept.ui.report.format import recipe_word
 from kept.ui.report.step import step_json
 from kept.ui.web import cases_page, run_page, run_source, runs_page, step_page, training_pages
 from kept.ui.web.auth import Refused
@@ -142,7 +143,8 @@ def _add_list(app: FastAPI, site: Site) -> None:
 
     @app.get("/api/runs")
     def all_runs(limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> list[dict[str, Any]]:
-        return [asdict(row) for row in site.runs.rows()[:limit]]
+        rows = site.runs.rows()[:limit]
+        return [{**asdict(row), "recipe": recipe_word(row.recipe)} for row in rows]
 
 
 def _add_run(app: FastAPI, site: Site) -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import NamedTuple, cast
 
+from kept.core.event import RunStarted
 from kept.core.rollout import Job
 from kept.core.score import Evaluation, Outcome, Tally
 from kept.errors import SetupError
@@ -338,7 +339,7 @@ def compare_view(sides: Sequence[Side]) -> dict[str, object]:
     names = list(dict.fromkeys(name for side in sides for name, _ in side.facts))
     tables = [dict(side.facts) for side in sides]
     begun = [side.told.begun for side in sides]
-    flats = [_flat({**one.facts, "inputs": dict(one.inputs)}) for one in begun]
+    flats = [_flat(_told(one)) for one in begun]
     keys = dict.fromkeys(name for flat in flats for name in flat)
     values = [(name, [flat.get(name, "–") for flat in flats]) for name in keys]
     # facts and inputs that are not the same, each with its value in every run
@@ -352,6 +353,12 @@ def compare_view(sides: Sequence[Side]) -> dict[str, object]:
         ],
         "against": [_against(sides[0], side) for side in sides[1:]],
     }
+
+
+def _told(begun: RunStarted) -> Mapping[str, object]:
+    """All that a run says of itself when it starts."""
+    settings = codec.document_of(begun.settings)
+    return {**settings, **begun.request, **begun.facts, "inputs": dict(begun.inputs)}
 
 
 def _flat(value: object, path: str = "") -> dict[str, str]:

@@ -4,7 +4,17 @@ A recipe that comes later is one entry: its word, how its result reads in the li
 its page. Until it has one it is shown as any run with steps.
 """
 
-from kept.core.plan import AGENT_RUN, COMPARE, COORDINATE, EVAL, REFINE, SKILL, SUITE
+from kept.core.plan import (
+    AGENT_CONFIG,
+    AGENT_RUN,
+    COMPARE,
+    EVALUATE,
+    FUNCTION,
+    REFINE,
+    SKILL,
+    SUITE,
+    TASK,
+)
 from kept.core.text import count
 from kept.results.cases import Sweep, sweep_of
 from kept.results.compare import comparison_of
@@ -54,7 +64,7 @@ def _sweep_headline(run: Run, told: Glance) -> str:
 
 
 def _comparison_body(run: Run, told: Glance, asked: Asked) -> View:
-    found = comparison_of(run.state, {row.step: row.reason for row in told.rows})
+    found = comparison_of(run.state, {row.step: row.reason for row in told.rows}, run.folder)
     assert found is not None, "the recipe says that it compares"
     return {
         "comparison": found,
@@ -64,13 +74,14 @@ def _comparison_body(run: Run, told: Glance, asked: Asked) -> View:
 
 
 def _comparison_headline(run: Run, told: Glance) -> str:
-    found = comparison_of(run.state)
+    found = comparison_of(run.state, folder=run.folder)
     return title(found) if found is not None else ""
 
 
 KINDS = {
-    "artifact": Kind("loop"),
-    COORDINATE: Kind("tuning"),
+    TASK: Kind("loop"),
+    FUNCTION: Kind("function"),
+    AGENT_CONFIG: Kind("tuning"),
     SKILL: Kind("training", "run_training.html", training_pages.body),
     SUITE: Kind("prompts", "run_suite.html", agent_pages.suite_body),
     REFINE: Kind(
@@ -96,7 +107,7 @@ KINDS = {
         lambda row, _: f"{row.metric} {figure(row.seed_value)}",
         _comparison_headline,
     ),
-    EVAL: Kind(
+    EVALUATE: Kind(
         "test",
         "run_sweep.html",
         _sweep_body,

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kept.core.event import RunStarted
-from kept.core.plan import AGENT_RUN, REFINE
-from kept.errors import SetupError
+from kept.errors import JournalError, SetupError
 from kept.orchestrator.experiments import EXPERIMENTS, Task, all_experiments, read_task, sessions_of
 from kept.orchestrator.loss import first_number
 from kept.orchestrator.refine.best import BEST, MANIFEST, MANIFEST_ASIDE, manifest_in
@@ -34,7 +33,9 @@ from kept.orchestrator.run_folder.read import (
     text_in,
 )
 from kept.recipes.agent_run.journal_view import agent_run_of, delivered_by
-from kept.recipes.refine.compile import Refinement
+from kept.recipes.agent_run.request import Asked
+from kept.recipes.refine.request import Refinement, RefinementFacts
+from kept.recipes.registry import facts_in, facts_of, request_in, request_of
 from kept.store.home import Home
 from kept.store.jsonl import event_of
 from kept.store.lock import holder
@@ -116,22 +117,19 @@ class Seeds:
 
     def _own(self, name: str) -> Seed:
         told = self.runs.glance(name)
-        begun = told.begun
-        if begun.recipe == AGENT_RUN:
-            asked = cast("Mapping[str, Any]", begun.facts.get(AGENT_RUN) or {})
-            settings = tuple(map(str, asked.get("settings") or ()))
-            config = asked.get("config")
-            asking = Asking(str(asked.get("folder") or ""), config and str(config), settings)
+        task = request_of(told, Asked)
+        if task is not None:
+            asking = Asking(task.folder, task.config, task.settings)
             return Seed(name, told.folder.resolve(), True, asking)
-        if begun.recipe == REFINE:
-            asked = Refinement.of(begun.facts[REFINE])
+        asked, facts = request_of(told, Refinement), facts_of(told, RefinementFacts)
+        if asked is not None and facts is not None:
             with Run(told.folder, told) as run:
                 folder = run.moved(Path(asked.run))
             known = {one.resolve(): one.name for one in self.runs.home.folders()}
             if folder.resolve() in known:
                 return self._own(known[folder.resolve()])
             asking = Asking(asked.folder, asked.config, asked.settings)
-            return Seed(told.fact("seed_run") or folder.name, folder, False, asking)
+            return Seed(facts.seed_run or folder.name, folder, False, asking)
         raise Refused(
             409,
             f"run {name} is none of an agent: it left no deliverable that could be refined",
@@ -203,13 +201,11 @@ def _started(folder: Path) -> RunStarted | None:
 
 
 def _begun(started: RunStarted) -> _Begun | None:
-    if started.recipe != REFINE:
-        return None
     try:
-        asked = Refinement.of(started.facts.get(REFINE))
-    except (TypeError, KeyError, ValueError):
+        asked, facts = request_in(started, Refinement), facts_in(started, RefinementFacts)
+    except JournalError:
         return None  # of a version that wrote something else
-    return _Begun(asked, str(started.facts.get("seed_run", "")))
+    return None if asked is None or facts is None else _Begun(asked, facts.seed_run)
 
 
 def _session_file(asked: Refinement) -> Path | None:

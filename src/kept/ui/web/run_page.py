@@ -6,7 +6,7 @@ Each row describes the view of runs of one recipe.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 from kept.core.schedules.round_robin import OF_THE_RUN
@@ -94,7 +94,7 @@ def top(told: Glance, kind: Named) -> dict[str, object]:
         "state": state_of(told.status),
         "why": stopped.message if stopped else "",
         "started": told.begun.t,
-        "spec": told.fact("spec"),
+        "spec": told.settings.spec.path,
         "metric": told.metric,
         "direction": told.direction,
     }
@@ -148,14 +148,13 @@ def pictures(told: Glance, links: Links) -> dict[str, object]:
 
 def outcome_of(told: Glance) -> Outcome:
     """Facts of the conclusion, from the index of a run's steps."""
-    cases = told.begun.facts.get("cases")
     claim = _claim_row(told)
     numbers = claim.numbers if claim else {}
     return Outcome(
         recipe=told.begun.recipe,
-        gate=told.fact("gate"),
+        gate=told.settings.gate,
         status=told.status,
-        cases=cast("Mapping[str, int]", cases) if isinstance(cases, Mapping) else {},
+        cases=told.settings.cases or {},
         seed_value=told.values[0],
         improved=told.best != told.seed,
         steps=tuple(line_of(row, objective_from(told.started), None) for row in told.rows),
@@ -167,7 +166,7 @@ def outcome_of(told: Glance) -> Outcome:
 
 def _leading(told: Glance) -> int | None:
     """The step that made the incumbent, where that is kept and not yet proven."""
-    if told.incumbent == told.best or told.fact("gate") != "race":
+    if told.incumbent == told.best or told.settings.gate != "race":
         return None
     made = (row.step for row in reversed(told.rows) if row.kept and row.candidate == told.incumbent)
     return next(made, None)
@@ -194,12 +193,10 @@ def _claim_row(told: Glance) -> StepRow | None:
 
 def limits(told: Glance) -> list[Mapping[str, object]]:
     """Each limit of the budget, and how much of it is used."""
-    given = told.begun.facts.get("budget")
-    budget = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
-    spend = told.spend
-    most = budget.get("max_iterations")
+    budget, spend = told.settings.budget, told.spend
+    most = budget.max_iterations
     # merges and the test at the end may come after the limit, and do not count against it
-    steps = min(len(told.rows), most) if isinstance(most, int) else len(told.rows)
+    steps = len(told.rows) if most is None else min(len(told.rows), most)
     used: dict[str, tuple[float, str, Callable[[float], str]]] = {
         "max_iterations": (steps, "iterations", thousands),
         "max_minutes": (told.elapsed / 60, "minutes", _minutes),
@@ -208,8 +205,8 @@ def limits(told: Glance) -> list[Mapping[str, object]]:
     }
     found: list[Mapping[str, object]] = []
     for name, (value, unit, words) in used.items():
-        limit = budget.get(name)
-        if isinstance(limit, int | float) and limit > 0:
+        limit: float | None = getattr(budget, name)
+        if limit is not None and limit > 0:
             text = f"{words(value)} of {words(limit)} {unit}".strip()
             found.append({"words": text, "bar": meter(value / limit, f"{text} used")})
     return found
@@ -222,12 +219,11 @@ def _minutes(value: float) -> str:
 def facts(told: Glance) -> list[Fact]:
     """What was asked and what it took."""
     begun, spend = told.begun, told.spend
-    cases = begun.facts.get("cases")
-    proposers = cast("list[object]", begun.facts.get("proposers") or [])
+    settings = begun.settings
     rows = [
-        ("gate", told.fact("gate")),
-        ("proposers", ", ".join(map(str, proposers))),
-        ("cases", _cases(cases)),
+        ("gate", settings.gate),
+        ("proposers", ", ".join(settings.proposers)),
+        ("cases", _cases(settings.cases)),
         ("at work", duration(told.elapsed)),
         ("rollouts", thousands(spend.rollouts)),
         ("model calls", thousands(spend.calls) if spend.calls else ""),
@@ -244,11 +240,10 @@ def facts(told: Glance) -> list[Fact]:
     return [Fact(name, words) for name, words in rows if words]
 
 
-def _cases(given: object) -> str:
-    if not isinstance(given, Mapping):
+def _cases(counts: Mapping[str, int] | None) -> str:
+    if counts is None:
         return "none: the whole evaluator is one case"
     names = {"train": "train", "holdout": "that decide", "test": "sealed"}
-    counts = cast("Mapping[str, object]", given)
     return ", ".join(
         f"{counts[split]} {word}" for split, word in names.items() if counts.get(split)
     )

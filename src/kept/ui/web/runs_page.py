@@ -7,6 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from kept.store.run_index import RunRow
+from kept.ui.report.format import recipe_word
 from kept.ui.web.charts import meter, sparkline
 from kept.ui.web.kinds import kind_of
 from kept.ui.web.run_page import state_of
@@ -75,7 +76,7 @@ def _matches(row: RunRow, asked: Query) -> bool:
         return False
     if asked.kind and kind_of(row.recipe).word != asked.kind:
         return False
-    text = f"{row.id} {row.spec} {row.metric} {row.recipe} {row.reason}".lower()
+    text = f"{row.id} {row.spec} {row.metric} {recipe_word(row.recipe)} {row.reason}".lower()
     return all(word in text for word in asked.q.lower().split())
 
 

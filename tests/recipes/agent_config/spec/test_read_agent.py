@@ -4,12 +4,13 @@
 import hashlib
 import pickle
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from kept.errors import SpecError
 from kept.models.providers import expand, key_of
-from kept.recipes.agent_config.spec.agent import is_agent
+from kept.recipes.agent_config.recipe import RECIPE
 from kept.recipes.agent_config.spec.metrics import (
     GEvalMetricSpec,
     RagMetricSpec,
@@ -360,7 +361,7 @@ def test_a_way_in_that_kept_has_not_is_warned_of(tmp_path: Path, monkeypatch: py
 )
 def test_an_agent_is_told_from_other_specs(tmp_path: Path, text: str, agent: bool):
     path = write(tmp_path, {"agent.yaml": text})
-    assert is_agent(read_source(path).data) is agent
+    assert RECIPE.detect(cast("dict[str, object]", read_source(path).data)) is agent
 
 
 def test_the_sum_of_weights_may_be_off_by_a_rounding(tmp_path: Path):

@@ -416,7 +416,7 @@ def about_of(step: ClosedStep) -> Mapping[str, Any]:
 
 def step_buffer(brief: Brief) -> str:
     """The steps of this epoch before this one, oldest first; empty for the first."""
-    epoch = cast("int", brief.turn.settings.get("epoch", 0))
+    epoch = brief.turn.setting("epoch", int) or 0
     steps = closed_in(brief.history, epoch)
     return "\n\n".join("\n".join(_told(step, brief.objective)) for step in steps)
 

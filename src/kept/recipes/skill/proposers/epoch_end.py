@@ -79,7 +79,7 @@ class Comparison:
 
     def pairs(self, brief: Brief) -> tuple[Pair, ...]:
         """A sample of the train cases, in the draw of this epoch: the same for all who compare."""
-        epoch = cast("int", brief.turn.settings["epoch"])
+        epoch = brief.turn.setting("epoch", int) or 0
         chance = random.Random(f"{self.run_seed}/{epoch}")
         drawn = chance.sample(brief.train, min(self.samples, len(brief.train)))
         return tuple(Pair(case.id, epoch - 1) for case in drawn)
@@ -146,7 +146,7 @@ def plain(rows: Sequence[Compared]) -> list[dict[str, Any]]:
 
 def past_skill(brief: Brief) -> Candidate:
     """The incumbent that the last epoch ended with."""
-    epoch = cast("int", brief.turn.settings["epoch"])
+    epoch = brief.turn.setting("epoch", int) or 0
     found = brief.incumbent
     for step in reversed(brief.history):
         mine = epoch_of(step.turn.phase)
@@ -249,7 +249,7 @@ class MetaSkill:
 
 def _epoch(brief: Brief) -> Iterator[Item]:
     """The steps of the epoch, the last first: those before are the first to be left out."""
-    epoch = cast("int", brief.turn.settings["epoch"])
+    epoch = brief.turn.setting("epoch", int) or 0
     for step in reversed(closed_in(brief.history, epoch)):
         about = about_of(step)
         lines = [outcome_of(step, brief.objective)]
@@ -306,7 +306,7 @@ class MetaReflect:
 
 def last_summary(brief: Brief) -> str:
     """What the look back on the epoch before said."""
-    epoch = cast("int", brief.turn.settings["epoch"])
+    epoch = brief.turn.setting("epoch", int) or 0
     for step in reversed(brief.history.of("meta_reflect")):
         mine = epoch_of(step.turn.phase)
         if mine and mine < epoch:

@@ -75,8 +75,8 @@ class StepProposer:
 
     def _pairs(self, brief: Brief) -> list[list[Pair]]:
         """The batch, by the parts that are looked at apart; another draw in every epoch."""
-        settings = cast("dict[str, int]", brief.turn.settings)
-        at = At(settings["epoch"], settings["step"])
+        turn = brief.turn
+        at = At(turn.setting("epoch", int) or 0, turn.setting("step", int) or 0)
         ids = [case.id for case in brief.train]
         parts = batches(ids, at, self.batch, self.accumulation, self.run_seed)
         return [[Pair(case, at.epoch - 1) for case in part] for part in parts]
@@ -144,7 +144,7 @@ class StepProposer:
         self, desk: Desk, merged: Merged, context: Sequence[Item], about: dict[str, Any]
     ) -> ProposerReply:
         update = self.analysts.update
-        most = cast("int | None", desk.brief.turn.settings.get("max_edits"))
+        most = desk.brief.turn.setting("max_edits", int)
         about["merged"] = {
             "reasoning": merged.reasoning,
             update.key: merged.items,

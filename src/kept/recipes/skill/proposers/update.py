@@ -10,7 +10,7 @@ them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from kept.core.edit import Edit, Fill, Write
 from kept.core.ports import Scope
@@ -74,7 +74,7 @@ class Appendix:
         return Proposal((edit,), why=why, about=about, ungated=brief.turn.takes)
 
     def _steps(self, brief: Brief) -> list[ClosedStep]:
-        epoch = cast("int", brief.turn.settings["epoch"])
+        epoch = brief.turn.setting("epoch", int) or 0
         steps = closed_in(brief.history, epoch)
         return steps[-1:] if self.flush else steps
 

@@ -1,0 +1,30 @@
+"""Recipe that improves the artifacts of a task.yaml."""
+
+from collections.abc import Mapping
+
+from kept.core.plan import TASK
+from kept.recipes.base import Compiled, Context, Recipe, Request
+
+KEYS = ("artifacts", "runner", "scorer")
+"""A file with any of these means to be a task."""
+
+
+class TaskRecipe(Recipe[Request]):
+    """Improves files by a runner and a scorer."""
+
+    name = TASK
+    request = Request
+
+    def detect(self, keys: Mapping[str, object]) -> bool:
+        """True if any key of a task is there."""
+        return any(key in keys for key in KEYS)
+
+    def compile(self, request: Request, context: Context) -> Compiled:
+        """The plan of a task.yaml."""
+        # at use: it takes longer to import than most commands to run
+        from kept.recipes.task.compile import compile_task
+
+        return compile_task(context.spec, context.overrides, context.gate)
+
+
+RECIPE = TaskRecipe()
