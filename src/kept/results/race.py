@@ -64,6 +64,9 @@ def _doubt(row: StepLine, cases: int) -> Doubt:
     spread = Spread(noise=0.0, effect=(error * sqrt(cases)) ** 2)
     # the next proof of a run has half as much to risk
     wanted = cases_needed(spread, gain, 1, row.numbers["alpha_promote"] / 2)
+    if wanted is not None and wanted > cases:
+        # one figure in all sentences: the cases that are there, and about so many more
+        wanted = cases + rounded_up(wanted - cases)
     passes = row.numbers.get("passes", 1.0)
     return Doubt(row.step, gain, low, high, cases, wanted, int(2 * passes * (wanted or 0)))
 
@@ -72,6 +75,11 @@ def no_step_left(told: Summary) -> bool:
     """Whether a resume could do nothing, as every iteration is used and judged."""
     most = told.budget.get("max_iterations")
     return most is not None and len(told.steps) >= most and not told.open
+
+
+def rounded_up(number: int) -> int:
+    """A number that is an estimate, to tens from 20 on."""
+    return number if number < 20 else -(-number // 10) * 10
 
 
 @dataclass(frozen=True, slots=True)

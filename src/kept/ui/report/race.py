@@ -9,7 +9,7 @@ from math import ceil
 from kept.core.near_misses import ENTERED
 from kept.core.plan import COMPARE, FUNCTION, TASK
 from kept.core.text import count
-from kept.results.race import Outcome, doubt_of, no_step_left, raced
+from kept.results.race import Outcome, doubt_of, no_step_left, raced, rounded_up
 from kept.results.summary import Summary
 
 LIMITS = {
@@ -107,12 +107,7 @@ def _more_cases(cases: int, gain: float, low: float | None, high: float | None) 
     if low is None or high is None:
         return max(8, cases)
     half = max(gain - low, (high - low) / 2)
-    return _rounded_up(max(1, ceil(POWER * cases * (half / gain) ** 2) - cases))
-
-
-def _rounded_up(number: int) -> int:
-    """A number that is an estimate, to tens from 20 on."""
-    return number if number < 20 else -(-number // 10) * 10
+    return rounded_up(max(1, ceil(POWER * cases * (half / gain) ** 2) - cases))
 
 
 def go_on(told: Summary) -> str:
