@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kept._version import __version__
 from kept.core.artifact import Candidate
@@ -17,14 +17,15 @@ from kept.core.state import State, advance
 from kept.engine.loop import Loop
 from kept.engine.stop import SystemClock, stop_signals
 from kept.errors import JournalError, SetupError
-from kept.recipes.base import Request, command_line
-from kept.recipes.registry import recipe_named
 from kept.store.candidate_files import BestFolder
 from kept.store.codec import document_of
 from kept.store.home import Home
 from kept.store.journal import RunJournal
 from kept.store.jsonl import never_began, read_events
 from kept.store.reader import Past, Run, fold_run
+
+if TYPE_CHECKING:
+    from kept.recipes.base import Recipe, Request
 
 ARTIFACTS = "artifacts"
 """What a run begins from, among its inputs."""
@@ -155,8 +156,10 @@ def _past(plan: Plan, journal: RunJournal) -> Past:
     now = inputs_of(plan)
     if (former := plan.cases.former_fingerprint()) == started.inputs.get("cases"):
         now["cases"] = former
-    recipe = recipe_named(plan.recipe)
-    anew = command_line(recipe, plan.spec, plan.request) if plan.request else ""
+    # at use: only a resume names the command that starts anew
+    from kept.recipes.base import command_line
+
+    anew = command_line(_recipe(plan.recipe), plan.spec, plan.request) if plan.request else ""
     check_drift(started.inputs, now, folder.name, anew, files)
     check_budget(past.state, plan.budget, folder.name)
     return past
@@ -168,12 +171,12 @@ def gate_of(folder: Path) -> str:
     return started.settings.gate if started else ""
 
 
-def asked_for(*kinds: type[Request]) -> Callable[[Path], bool]:
+def asked_for(*kinds: "type[Request]") -> Callable[[Path], bool]:
     """A test for runs whose request is of one of these kinds."""
 
     def is_asked(folder: Path) -> bool:
         started = _started(folder)
-        return started is not None and issubclass(recipe_named(started.recipe).request, kinds)
+        return started is not None and issubclass(_recipe(started.recipe).request, kinds)
 
     return is_asked
 
@@ -181,7 +184,14 @@ def asked_for(*kinds: type[Request]) -> Callable[[Path], bool]:
 def may_keep(folder: Path) -> bool:
     """Whether a run has a best that it may have found."""
     started = _started(folder)
-    return started is None or recipe_named(started.recipe).keeps
+    return started is None or _recipe(started.recipe).keeps
+
+
+def _recipe(name: str) -> "Recipe[Any]":
+    # at use: a run from Python is planned already
+    from kept.recipes.registry import recipe_named
+
+    return recipe_named(name)
 
 
 def _started(folder: Path) -> RunStarted | None:

@@ -18,6 +18,7 @@ from kept.store.reader import Run
 if TYPE_CHECKING:
     from kept.recipes.agent_run.compile import Watched
     from kept.recipes.evaluate.request import Evaluation
+    from kept.spec.source import Source
 
 Payer = Literal["runner", "scorer", "proposers"]
 
@@ -72,6 +73,8 @@ class Context:
     """What a request is compiled in."""
 
     spec: Path = Path()
+    source: "Source | None" = None
+    """The spec, where it is parsed already."""
     overrides: Sequence[str] = ()
     workers: int | None = None
     past: Run | None = None

@@ -14,7 +14,6 @@ from kept.errors import SetupError
 from kept.gates.repeats import Repeats
 from kept.gates.seed_rules import Strict
 from kept.proposers.variants import Variants
-from kept.recipes.base import plan_facts
 
 
 @runtime_checkable
@@ -38,6 +37,9 @@ def usual_call(plan: Plan) -> float | None:
 
 def paid_for_runs_alone(plan: Plan) -> bool:
     """Whether nobody is paid by the call but the model that is run: no judge, no writer."""
+    # at use: a plan made in Python has no facts
+    from kept.recipes.base import plan_facts
+
     return all(charge.by == "runner" for charge in plan_facts(plan).charges)
 
 

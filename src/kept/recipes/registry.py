@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kept.core.event import RunStarted
 from kept.core.plan import (
@@ -24,11 +24,14 @@ from kept.core.plan import (
 )
 from kept.errors import SetupError
 from kept.recipes.base import Compiled, Context, Facts, Recipe, Request, command_line
-from kept.recipes.evaluate.request import Evaluation, Wanted
 from kept.settings import program
 from kept.store.jsonl import decoded
 from kept.store.overview import Glance
 from kept.store.reader import Run
+
+if TYPE_CHECKING:
+    from kept.recipes.evaluate.request import Wanted
+    from kept.spec.source import Source
 
 RECIPES: Mapping[str, str] = {
     name: f"kept.recipes.{name}.recipe"
@@ -78,16 +81,20 @@ _UNKNOWN = _Unknown()
 
 def recipe_of(path: Path) -> Recipe[Any] | None:
     """The recipe that a spec means, or the spec of a folder; None for what is no spec."""
-    keys = _keys(find_spec(path))
-    recipes = (recipe_named(name) for name in _SPECS)
-    return next((recipe for recipe in recipes if recipe.detect(keys)), None)
+    return _meant(_read(find_spec(path)))
 
 
-def _keys(file: Path) -> Mapping[str, object]:
+def _read(file: Path) -> "Source":
     # here, and not above: most commands read no spec
     from kept.spec.source import read_source
 
-    return cast("dict[str, object]", read_source(file).data)
+    return read_source(file)
+
+
+def _meant(source: "Source") -> Recipe[Any] | None:
+    keys = cast("dict[str, object]", source.data)
+    recipes = (recipe_named(name) for name in _SPECS)
+    return next((recipe for recipe in recipes if recipe.detect(keys)), None)
 
 
 def means(path: Path, kind: type[Request]) -> bool:
@@ -144,20 +151,26 @@ def start_command(started: RunStarted, folder: Path | None = None) -> str:
 
 def compile_spec(path: Path, overrides: Sequence[str] = ()) -> Compiled:
     """The plan of a spec, or of the one in a folder."""
-    file = find_spec(path)
-    recipe = recipe_of(file)
-    if recipe is None:
-        raise _no_spec(path, file)
-    return recipe.compile(recipe.request(), Context(spec=file, overrides=overrides))
+    recipe, context = _understood(path, Context(overrides=overrides))
+    return recipe.compile(recipe.request(), context)
 
 
-def compile_sweep(path: Path, wanted: Wanted, context: Context) -> Compiled:
+def compile_sweep(path: Path, wanted: "Wanted", context: Context) -> Compiled:
     """The plan that measures what a spec names: an agent, a skill, or the seed of a task."""
+    from kept.recipes.evaluate.request import Evaluation
+
+    recipe, context = _understood(path, context)
+    return recipe.measure(Evaluation(of=recipe.name, wanted=wanted), context)
+
+
+def _understood(path: Path, context: Context) -> tuple[Recipe[Any], Context]:
+    """The recipe of a spec, and a context with the spec as it was parsed."""
     file = find_spec(path)
-    recipe = recipe_of(file)
+    source = _read(file)
+    recipe = _meant(source)
     if recipe is None:
-        raise _no_spec(path, file)
-    return recipe.measure(Evaluation(of=recipe.name, wanted=wanted), replace(context, spec=file))
+        raise _no_spec(path, source)
+    return recipe, replace(context, spec=file, source=source)
 
 
 def compile_resumed(run: Run, context: Context, anew: Request | None = None) -> Compiled:
@@ -176,10 +189,10 @@ def compile_resumed(run: Run, context: Context, anew: Request | None = None) -> 
     return recipe.compile(again, replace(context, spec=spec, overrides=overrides, past=run))
 
 
-def _no_spec(path: Path, file: Path) -> SetupError:
+def _no_spec(path: Path, source: "Source") -> SetupError:
     wanted = ", ".join(f"`{key}`" for key in ("artifacts", "runner", "scorer"))
     hint = f"give a {_FILE}, an agent.yaml, or a suite with `tasks`"
-    if "prompts" in _keys(file):
+    if "prompts" in cast("dict[str, object]", source.data):
         hint = f"`{program()} init --from {path}` makes one of a promptfoo config"
     return SetupError(f"{path} is not a task: it has none of {wanted}", hint=hint)
 

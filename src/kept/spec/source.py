@@ -105,6 +105,14 @@ def read_source(path: Path, overrides: Sequence[str] = ()) -> Source:
     return source_of(path, text, overrides)
 
 
+def open_spec(spec: Path | Source, overrides: Sequence[str] = ()) -> Source:
+    """A spec with `KEY=VALUE` overrides laid over it; read unless that was done before."""
+    source = spec if isinstance(spec, Source) else read_source(spec)
+    for override in overrides:
+        _lay_over(source, override, "--set ")
+    return source
+
+
 def source_of(path: Path, text: str, overrides: Sequence[str] = (), flag: str = "--set ") -> Source:
     """A text that would stand in a file, with `KEY=VALUE` overrides laid over it.
 

@@ -86,14 +86,8 @@ class RunJournal:
         self._scrub = Scrub(secrets())
         self._clean = self._scrub.clean
         self._lock = Lock(folder)
-        try:
-            self._open(folder)
-        except BaseException:
-            self._lock.release()
-            raise
-
-    def _open(self, folder: Path) -> None:
         with ExitStack() as opened:
+            opened.callback(self._lock.release)
             closed = closed_sizes(folder)
             self._spine = Appender(folder / "journal.jsonl")
             opened.callback(self._spine.close)
@@ -106,9 +100,10 @@ class RunJournal:
             self._steps = Appender(folder / INDEX)
             opened.callback(self._steps.close)
             self._pack = Pack(folder, writable=True)
+            opened.callback(self._pack.close)
+            self.exports = Exports(folder)
+            self._tell_damage(closed)
             opened.pop_all()
-        self.exports = Exports(folder)
-        self._tell_damage(closed)
         self._rows: list[bytes] = []
         """Of the index of steps, yet to be written: a reader makes those that it lacks."""
         self._calls: defaultdict[str, defaultdict[str, list[codec.CallLine]]] = defaultdict(

@@ -64,6 +64,7 @@ from kept.recipes.suite.spec import ReadSuite, SuiteTaskSpec, read_suite
 from kept.recipes.task.make_coding_agent import hash_of
 from kept.sandbox.workspace import Scratch
 from kept.settings import model as named_model
+from kept.spec.source import Source
 from kept.store import codec
 from kept.store.exports import View
 from kept.store.journal import RunJournal
@@ -209,7 +210,7 @@ class Making:
 
 
 def compile_suite(
-    path: Path,
+    spec: Path | Source,
     overrides: Sequence[str] = (),
     began: str = "",
     *,
@@ -223,7 +224,7 @@ def compile_suite(
     """
     asked, making = asked or Optimization(), making or Making()
     place = asked.place()
-    read = read_suite(path, overrides, place[0] if place else None, texts)
+    read = read_suite(spec, overrides, place[0] if place else None, texts)
     epochs = asked.epochs or read.spec.epochs
     # one that goes on has the rule that it began with, whatever the file says by now
     rollback = (began or read.spec.gate) == ROLLBACK

@@ -32,7 +32,7 @@ class SuiteRecipe(Recipe[Optimization]):
 
         past = context.past
         return compile_suite(
-            context.spec,
+            context.source or context.spec,
             context.overrides,
             context.gate,
             asked=request,

@@ -17,7 +17,7 @@ from kept.recipes.agent_run.make_toolkit import Found, RunTexts, find_inputs, re
 from kept.recipes.agent_run.spec import AgentRunSpec, RunBudgetSpec, Usd
 from kept.recipes.task.spec import Race
 from kept.spec.shared_sections import RoleSpec
-from kept.spec.source import Source, read_source
+from kept.spec.source import Source, open_spec
 from kept.spec.validate import (
     Count,
     Finite,
@@ -206,7 +206,7 @@ class ReadSuite:
 
 
 def read_suite(
-    path: Path,
+    file: Path | Source,
     overrides: Sequence[str] = (),
     registry: Path | None = None,
     began: Mapping[str, str] | None = None,
@@ -215,7 +215,7 @@ def read_suite(
 
     One that goes on has the texts that it `began` with.
     """
-    source = read_source(path, overrides)
+    source = open_spec(file, overrides)
     home = Home.find(source.folder)
     own = registry_of(home)
     held = own

@@ -35,16 +35,16 @@ from kept.sandbox.workspace import Scratch
 from kept.settings import processors
 from kept.spec.components import BuildContext
 from kept.spec.locate.tree import locate
-from kept.spec.source import read_source, split_override
+from kept.spec.source import Source, open_spec, split_override
 from kept.store.exports import CandidateFolder, ResultsFile
 
 API_WORKERS = 8
 """Rollouts in flight at once where a model behind an API is asked."""
 
 
-def compile_task(path: Path, overrides: Sequence[str] = (), began: str = "") -> Compiled:
+def compile_task(spec: Path | Source, overrides: Sequence[str] = (), began: str = "") -> Compiled:
     """The plan of a task; raises `SpecError` with everything that is wrong with it."""
-    read = read_task(read_source(path, overrides))
+    read = read_task(open_spec(spec, overrides))
     made = plan_of(read, Candidate(read.files.texts), overrides, began)
     few = too_few(read.files.cases)
     warnings = (*([few] if few else []), *overlap_warnings(_material(read)), *made.warnings)

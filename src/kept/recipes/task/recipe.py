@@ -24,7 +24,7 @@ class TaskRecipe(Recipe[Request]):
         # at use: it takes longer to import than most commands to run
         from kept.recipes.task.compile import compile_task
 
-        return compile_task(context.spec, context.overrides, context.gate)
+        return compile_task(context.source or context.spec, context.overrides, context.gate)
 
 
 RECIPE = TaskRecipe()

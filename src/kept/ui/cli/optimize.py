@@ -51,36 +51,21 @@ def optimize(
     SPEC is a task.yaml, an agent.yaml, a skill config, a suite of agent tasks, or the folder of a
     finished agent run, which is refined.
     """
-    return _optimize(spec, _limited(settings, workers, max_usd), as_json, fail_if_no_gain, quiet)
-
-
-def _limited(
-    settings: tuple[str, ...], workers: int | None, max_usd: float | None
-) -> tuple[str, ...]:
-    settings += (f"workers={workers}",) if workers else ()
-    return settings + (() if max_usd is None else (f"budget.max_usd={max_usd}",))
-
-
-def _optimize(
-    spec: Path,
-    settings: tuple[str, ...],
-    as_json: bool,
-    fail_if_no_gain: bool,
-    quiet: bool,
-) -> int:
-    from kept.recipes.registry import find_spec, recipe_of
+    from kept.recipes.registry import find_spec
     from kept.spec.source import shown
     from kept.store.home import Home
     from kept.ui.cli import _output
     from kept.ui.cli._run import How, compiled, run_session, session_of
 
+    settings += (f"workers={workers}",) if workers else ()
+    settings += () if max_usd is None else (f"budget.max_usd={max_usd}",)
     if spec.is_dir() and (code := _refined(spec, settings, as_json, quiet)) is not None:
         return 0 if code == NO_GAIN and not fail_if_no_gain else code
     how = How(json=as_json, quiet=quiet, fail_if_no_gain=fail_if_no_gain)
     plan = compiled(spec, settings)
     file = find_spec(spec)
-    if (recipe := recipe_of(file)) and not quiet:
-        _output.note(f"{shown(file)} is {SPECS[recipe.name]}")
+    if (words := SPECS.get(plan.recipe)) and not quiet:
+        _output.note(f"{shown(file)} is {words}")
     return run_session(plan, Home.find(file.parent), session_of(plan, how))
 
 
