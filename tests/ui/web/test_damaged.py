@@ -105,7 +105,7 @@ def without_each_key(lines: list[bytes], recipe: str) -> Iterator[tuple[str, boo
     for one in every_damage(lines[:1], ()):
         inside = one.place[0] in ("request", "facts") and len(one.place) > 1
         if inside and one.value is GONE and len(one.place) <= DEEP.get(recipe, 2):
-            *_, last = one.place
+            last = list(one.place)[-1]
             key = str(last)
             yield key, False, damaged(lines, one)
             yield key, True, b"".join((renamed(lines[0], one), *lines[1:]))
