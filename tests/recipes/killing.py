@@ -327,6 +327,8 @@ def written(folder: Path) -> Iterator[tuple[str, str]]:
         name = path.relative_to(folder).as_posix()
         if not path.is_file() or name.startswith(".cache/") or path.name in STORE:
             continue
+        if path.suffix == ".torn":
+            continue  # what a kill in the middle of a write left behind
         if ".git" in path.relative_to(folder).parts:
             continue  # given to a run, with the times of its files
         if path.suffix == ".db":
