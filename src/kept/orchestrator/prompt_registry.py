@@ -328,7 +328,7 @@ class PromptRegistry:
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection | None]:
-        """Open the database to read; None if it does not exist, because reading must not create it."""
+        """Open the database to read; None if it does not exist: reading must not create it."""
         if not self.path.exists():
             yield None
             return

@@ -233,7 +233,7 @@ def _ended(before: str, after: str) -> str:
 
 
 def _outcomes(brief: Brief) -> list[tuple[Case, Outcome]]:
-    """Return the outcomes of the tasks, worst (largest loss) first."""
+    """Return the outcomes of the tasks, worst (highest metric) first."""
     cases = {case.id: case for case in brief.train}
     found = [
         (cases[pair.case], outcome)
