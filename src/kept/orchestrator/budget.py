@@ -91,7 +91,7 @@ class Account:
     """Seconds of the run so far, as this branch counts them."""
     began: float = 0.0
     out: str = ""
-    """The axis that refused something; empty while none has."""
+    """First axis that refused something; empty while none has."""
     wanted: float = 0.0
     """Worst case of the first refused call, in units of the axis `out`."""
     used: Usage = FREE
@@ -159,12 +159,12 @@ class Account:
         elif answer.message == _OVERTIME:
             self.out, self.elapsed = self.out or "wall_seconds", self.wall
         elif answer.message.startswith(_REFUSED):
-            # a resume hears the refusal from the journal, and must remember its axis as well
+            # on a resume the refusal comes from the journal: repeat it to set `out` and `wanted`
             self.refusal(worst + paid)
         elif paid == FREE:
             paid = worst
         if paid.calls and not (paid.tokens_in or paid.tokens_out):
-            # the server counted nothing, or nothing that can be true
+            # the server reported no token counts, or impossible ones: assume the worst
             paid += Usage(tokens_in=worst.tokens_in * paid.calls)
         self.used += paid
 
@@ -186,6 +186,7 @@ class Metered:
         """Make the call if its worst case fits; else return the refusal."""
         account = self.account
         worst = Usage(tokens_in=_worst_tokens(request), usd=worst_usd or 0.0)
+        # only model calls use tokens
         if reply is not ModelReply:
             worst = Usage(usd=worst.usd)
         if (refused := account.refusal(worst)) is not None:
@@ -269,6 +270,7 @@ class Ledger:
             # the next branch starts when the first of those running ends
             first = ends.index(min(ends))
             ends[first] += account.seconds
+        # the turn takes as long as its longest lane
         self.elapsed = max(ends)
 
     @property
@@ -289,6 +291,7 @@ class Ledger:
         left = self._left()
         axis = min(left, key=lambda name: left[name])
         least: Phase = "critical" if left[axis] > 0 else "exhausted"
+        # `_PHASES` is in descending order, so the first match is the right one
         phases: list[Phase] = [name for over, name in _PHASES if left[axis] > over]
         phase = phases[0] if phases else least
         return BudgetSnapshot(
@@ -347,7 +350,7 @@ def _worst_tokens(request: object) -> int:
 
 COMPLETED = "completed"
 FAILED = "manager_failed"
-"""The manager gave up."""
+"""The manager decided to fail."""
 GARBAGE = "manager_garbage"
 """No reply of the manager was a valid decision."""
 STALLED = "stall_detected"

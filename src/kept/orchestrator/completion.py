@@ -88,6 +88,7 @@ class Completing:
         course.sizes = {path: len(data) for path, data in files.items()}
         if isinstance(judged.refusal, Failure) and judged.refusal.blame == "infrastructure":
             return judged.refusal
+        # a custom chain may lack the checks of files; a run without files is never complete
         if judged.complete and not any(files.values()):
             nothing = CheckOutcome(check="deliverable", passed=False, reason=EMPTY)
             return replace(
@@ -121,7 +122,8 @@ def note(course: Course, rejection: Rejection) -> None:
 
 def repair_for(course: Course, rejection: Rejection, most: int) -> Delegation | None:
     """Return the repair that a refusal forces; None if the limit of repairs is reached."""
-    # the owner is the last worker that wrote a file with a finding, else the last worker
+    # the owner is the last worker that wrote a file with a finding, else the last worker of all;
+    # repairs do not count
     named = {f"output/{one.file}" for one in rejection.findings}
     able = [one for one in reversed(course.delegations) if not one.repair_of]
     wrote = (one for one in able if named & set(one.written))
@@ -152,6 +154,7 @@ def repaired(
     outputs = course.outputs.setdefault(done.subtask_id, [])
     result = json.dumps(done.result, sort_keys=True, ensure_ascii=False, default=str)
     texts = [files[path].decode("utf-8", "replace") for path in done.written if path in files]
+    # compare the reply and all written files: either may show progress
     outputs.append("\n".join([result if done.result is not None else "", *texts]))
     rest = fixpoint(outputs)
     return Repair(

@@ -72,6 +72,7 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
 
 def kind_of(found: Object) -> Kind | None:
     """Return the kind of a decision; None if it cannot be recognized."""
+    # first an explicit name, then a key like `{"plan": {...}}`, then typical keys
     for name in _NAMED_BY:
         said = found.get(name)
         if isinstance(said, str) and said.strip().lower() in _KINDS:
@@ -145,6 +146,7 @@ def _delegation(row: object) -> object:
 def _complete(found: Object) -> dict[str, Any]:
     body = _renamed(found, "final_result")
     result = body.get("final_result")
+    # the schema wants an object: wrap a bare answer
     if isinstance(result, str | list | int | float) and result:
         body["final_result"] = {"answer": result}
     if body.get("confidence") is None:
@@ -174,7 +176,7 @@ _NORMAL: Mapping[Kind, Callable[[Object], dict[str, Any]]] = {
 
 def _rows(value: object) -> list[object]:
     if is_dict(value):
-        # by their ids
+        # an object of subtasks by id, or one with a list below `subtasks`
         inner = value.get("subtasks")
         if is_list(inner):
             return inner
@@ -286,7 +288,7 @@ def decided(text: str, ground: Ground) -> Decided:
     kind = kind_of(found)
     if kind is None:
         raise BadDecision(f"it has no `decision`, which is one of {', '.join(SCHEMAS)}")
-    # every field by its own name; the schema is checked below
+    # the fields may be nested below the kind; aliases are renamed before the schema is checked
     inner = found.get(kind)
     body = {**found, **inner} if is_dict(inner) else found
     body = _NORMAL[kind](body)
@@ -402,6 +404,7 @@ _MADE: Mapping[Kind, Callable[[Object, Ground], Decided]] = {
 
 
 def _output(path: str) -> str:
+    # models write the path as the sandbox shows it, or relative to the workspace
     plain = path.strip().removeprefix("./").removeprefix("/run/kept/output/")
     plain = plain.removeprefix(f"{OUTPUT}/")
     if not is_safe_path(plain):
@@ -449,6 +452,7 @@ async def decide(
         reply = await ask(scope, model, request, rules=rules)
         if isinstance(reply, Failure) and reply.blame == "infrastructure":
             return reply
+        # no budget or time: asking again would fail in the same way
         if isinstance(reply, Failure) and reply.kind in ("limit", "timeout"):
             return Turn(None, tuple(garbage), reply.message)
         if isinstance(reply, Failure):

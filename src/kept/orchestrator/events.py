@@ -107,6 +107,7 @@ def check_lines(outcomes: tuple[CheckOutcome, ...]) -> Iterator[str]:
     for one in outcomes:
         if not one.passed:
             yield f"  refused by {one.check}: {_short(one.reason)}"
+            # most reasons already quote their findings
             told = [f for f in one.findings if f.detail not in one.reason]
             yield from (f"    {f.file}: {_short(f.detail)}" for f in told[:5])
 
@@ -168,6 +169,7 @@ def turn_lines(
 ) -> Iterator[str]:
     """Yield all lines of one turn."""
     yield from garbage_lines(one.number, one.garbage)
+    # a turn without decision and garbage is a forced repair, or had no budget left
     mine = [repair for repair in repairs if repair.iteration == one.number]
     if one.decision is not None:
         yield from decision_lines(one.number, _wished(one, one.decision, rejections))
@@ -322,6 +324,7 @@ class Story:
         async def do() -> Moment:
             return make()
 
+        # keyed by its number: a resume replays the moments in the same order
         moment = await self._scope.call({"moment": self._told}, Moment, do, 0.0)
         assert not isinstance(moment, Failure), "to write something down does not fail"
         self._told += 1
@@ -344,6 +347,7 @@ def record_of(moments: Iterable[Moment]) -> AgentRun | None:
         elif run is not None and moment.phased is not None:
             run = replace(run, phases=(*run.phases, moment.phased))
         elif run is not None and moment.raised is not None:
+            # the run continues, so its end is undone
             limits = moment.raised
             now = Raised(after=len(run.iterations), before=run.limits, limits=limits)
             raised = (*run.raised, now)

@@ -120,6 +120,7 @@ class Experiment:
 def create_experiment(root: Path, name: str, goal: str, at: str) -> Experiment:
     """Create an experiment below a folder."""
     salt = f"{name}\0{goal}\0{at}"
+    # the number makes a new id if a folder of that name exists
     digests = (hashlib.sha256(f"{salt}{n}".encode()).hexdigest() for n in count())
     id_ = next(one for d in digests if not (root / (one := f"exp_{d[:8]}")).exists())
     folder = root / id_
@@ -190,6 +191,7 @@ def add_task(
         created_at=at,
         folder=folder,
     )
+    # the task first: an order that names a missing task could not be read
     _write_json(folder / "task.json", _task_document(task))
     order = (*experiment.task_order, id_)
     told = {**_experiment_document(experiment), "task_order": list(order)}
@@ -448,6 +450,7 @@ def offer(task: Task, entry: Entry, at: str) -> bool:
     with alone(task.folder):
         recover(task.folder)
         held = held_by(task)
+        # a choice of the user always wins
         if held is not None and (chosen(task) or not entry.beats(held)):
             return False
         _put(task, entry, "auto_loss", at)

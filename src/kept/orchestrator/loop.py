@@ -125,6 +125,7 @@ class Loop:
     async def run(self) -> str | Failure:
         """Run until the run ends, and return the reason; a `Failure` is one of infrastructure."""
         while True:
+            # the clock first, so that the limits are checked with the current time
             await self._tick()
             if axis := self.ledger.out("loops", "tokens", "wall_seconds", "usd"):
                 return REASONS[axis]
@@ -200,6 +201,7 @@ class Loop:
         if end := self._nobody_left(turn, wanted):
             return end
         if decided.managed and ledger.depth >= self._kit.limits.depth:
+            # the first time the manager may try otherwise; the second time ends the run
             again = any(one.gate == "depth" for one in course.rejections)
             words = f"managers may be {self._kit.limits.depth} deep, and this is the last"
             self._refuse(turn, "depth", words)
@@ -257,6 +259,7 @@ class Loop:
         if why.hopeless:
             return HOPELESS
         note(course, why.rejection)
+        # after enough equal refusals a repair is forced
         if course.alike < limits.rejected_completions:
             return ""
         repair = repair_for(course, why.rejection, limits.repairs)
@@ -313,6 +316,7 @@ class Loop:
         reason = await below.run()
         if isinstance(reason, Failure):
             return reason
+        # charge the worker's account with everything used below it
         account.used += ledger.usage
         account.tools_used += ledger.tool_calls
         account.loops_used += ledger.loops
@@ -347,6 +351,7 @@ class Loop:
         name = f"turn-{self.ledger.turns + 1}"
         tick = await self._scope.branch(name).call({"tick": name}, Tick, do, 0.0)
         assert isinstance(tick, Tick), "a clock does not fail"
+        # on a resume `tick` is the journalled time, so later ticks count from there
         self._base, self._since = tick.elapsed, clock.monotonic()
         self.ledger.elapsed = max(self.ledger.elapsed, tick.elapsed)
 

@@ -1,4 +1,4 @@
-"""The loss of a run, as its source defines it, with all its parts.
+"""Loss of an agent run, as the source defines it, with all its parts.
 
     total = 0.40 (1 - eval) + 0.30 (1 - critique) + 0.15 min(1, rejections / max_rejections)
           + 0.05 (1 - budget remaining) + 0.10 status penalty
@@ -49,7 +49,7 @@ class Signals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A loss and its parts, each weighted."""
+    """A loss as its weighted parts."""
 
     eval: float
     critique: float
@@ -75,6 +75,7 @@ def loss_of(signals: Signals, weights: Weights | None = None) -> Loss:
     eval_ = _share(signals.eval_score, UNKNOWN)
     critique = _share(signals.critique_score, UNKNOWN)
     remaining = _share(signals.budget_remaining, 1.0)
+    # avoid a division by 0
     most = signals.max_rejections if signals.max_rejections > 0 else USUAL_REJECTIONS
     return Loss(
         eval=w.eval * (1 - eval_),

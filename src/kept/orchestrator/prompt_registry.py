@@ -187,6 +187,7 @@ class PromptRegistry:
             changed = [name for name in self._own if epoch.before[name] != epoch.after[name]]
             parents = {name: self._number(database, name, epoch.before[name]) for name in self._own}
             tried = {name: self._ensured(database, name, epoch, parents[name]) for name in changed}
+            # a version becomes active in the transaction that records why
             for name in epoch.uses:
                 _activate(database, name, self._number(database, name, epoch.after[name]))
             self._tell(database, epoch, parents, tried)
@@ -354,6 +355,7 @@ class PromptRegistry:
                 self._verify(database)
                 self._make(database)
                 yield database
+                # rewrite all digests, including rows that other tools added since
                 database.execute("DELETE FROM row_digests")
                 database.executemany(
                     "INSERT INTO row_digests VALUES (?, ?)", _row_digests(database)
@@ -387,6 +389,7 @@ def damage_of(database: sqlite3.Connection) -> str:
     told = str(database.execute("PRAGMA integrity_check(1)").fetchone()[0])
     if told != "ok":
         return told.replace("\n", " ")
+    # a damaged header may also show a larger version
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
         return f"it is of version {version}, which a newer Kept wrote or damage"

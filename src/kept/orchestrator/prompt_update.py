@@ -115,6 +115,7 @@ class Update:
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """Request an update of every artifact, and propose the best."""
+        # first request rollouts of the incumbent on all train cases
         if not brief.answers:
             pairs = tuple(Pair(case.id, 0) for case in brief.train)
             return Ask(brief.incumbent.id, pairs, "feedback")
@@ -260,6 +261,7 @@ def _items(
 
 def _found(case: Case, outcome: Outcome, brief: Brief) -> str:
     metric = brief.objective.metric
+    # the parts of the loss are metrics named `loss_eval`, `loss_critique` …
     parts = {k: v for k, v in outcome.metrics.items() if k.startswith(f"{metric}_")}
     shown = ", ".join(f"{k.removeprefix(f'{metric}_')} {v:.3f}" for k, v in parts.items())
     data = case.data

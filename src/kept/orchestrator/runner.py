@@ -91,6 +91,7 @@ class AgentRunner:
         texts = {**self.kit.prompts, **candidate.texts}
         loop = Loop(self.kit, texts, assignment, files, scope)
         loop.story = story
+        # numbers the continuations after a raised limit, so that each journals its own deliverable
         sitting = 0
         delivered = await self._to_its_end(loop, story, files, scope, sitting)
         while not isinstance(delivered, Failure) and await self._raised(loop, story):
@@ -102,6 +103,7 @@ class AgentRunner:
         assert record is not None, "a run that has ended has begun"
         if is_limit(record.reason):
             self.limited(record.reason)
+        # the journal holds the files alone; output and metrics follow from the moments
         return delivered._replace(
             output=json.dumps(record.final_result, ensure_ascii=False, default=str),
             metrics=self.measures(record),
@@ -132,6 +134,7 @@ class AgentRunner:
             return False
         more, limits = self.kit.raised, loop.ledger.limits
 
+        # called only if the journal holds no further moment: then the limits now decide
         def make() -> Moment:
             if more is None or most(more, axis) <= most(limits, axis):
                 raise _NotRaisedError
@@ -198,6 +201,7 @@ class AgentRunner:
         end = course.end
         words = end.reason if reason == FAILED and end is not None and end.reason else ""
         return Ended(
+            # reasons of phases carry details after a colon
             status=status_of(reason.partition(":")[0], delivered=any(files.values())),
             reason=f"{reason}: {words}" if words else reason,
             t=self.kit.clock.time(),

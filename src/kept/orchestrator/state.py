@@ -104,6 +104,7 @@ def told(
     rows = [f"* {path} ({len(data)} bytes)" for path, data in list(files.items())[:_FILES]]
     more = [f"* [{len(files) - _FILES} more]"] if len(files) > _FILES else []
     workspace = "\n".join([*rows, *more]) or "It is empty."
+    # the number is the priority when the prompt is cut: higher ones go first, 0 is never cut
     parts = [
         Part("brief", assignment.brief.strip() if first else ""),
         Part("task", f"## Task\n\n{assignment.task}"),

@@ -44,8 +44,8 @@ class Errand:
     before: str
     """Results of other workers that it builds on, as text; empty for none."""
     held: Mapping[str, int]
-    """Bytes of each file when the workers of its turn were sent. Later changes are left out, so that
-    its prompt does not depend on timing."""
+    """Bytes of each file when the workers of its turn were sent. Later changes are left out, so
+    that its prompt does not depend on timing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +158,7 @@ def _faults(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"has `reuse_or_generate` {how!r}, which is one of {', '.join(_WITH)}"
         return
     for names in _WITH[cast("How", how)]:
+        # one key of each group is enough
         if not any(name in row for name in names):
             yield f"is to {how} and has no {' or '.join(f'`{name}`' for name in names)}"
 
@@ -194,6 +195,7 @@ async def run_phases(kit: Kit, files: SharedFiles, scope: Scope, story: Story) -
         left = await _once(phase, kit.runs_on, files, scope.branch(phase.name))
         if isinstance(left, Failure):
             return left
+        # on a resume the journalled changes are applied without running the command
         files.apply(left.changes, files.stamp())
         came = left.phased
         kit.say(phase_line(came))

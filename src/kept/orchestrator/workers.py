@@ -143,7 +143,7 @@ class CatchUp:
         return await self.scope.call(request, reply, do, worst_usd)
 
     def branch(self, name: str) -> "CatchUp":
-        """The same below."""
+        """Return a scope below this one, for the same worker."""
         return CatchUp(self.scope.branch(name), self.worker)
 
 
@@ -194,7 +194,7 @@ class Stoppable:
         do: Callable[[], Awaitable[R | Failure]],
         worst_usd: float | None = None,
     ) -> R | Failure:
-        """Return the journalled reply, or a new one; after a stop request a new call is cancelled."""
+        """Return the journalled reply, or a new one; cancels new calls after a stop request."""
 
         async def unless_stopped() -> R | Failure:
             if self.stop.asked:
@@ -205,7 +205,7 @@ class Stoppable:
         return await self.scope.call(request, reply, unless_stopped, worst_usd)
 
     def branch(self, name: str) -> "Stoppable":
-        """The same below."""
+        """Return a scope below this one, with the same stop request."""
         return Stoppable(self.scope.branch(name), self.stop)
 
 
@@ -325,6 +325,7 @@ class Team:
             written=tuple(sorted(worked.written)),
             lost=worked.lost,
         )
+        # a critique is paid from the worker's own account
         if worked.result is not None:
             said = await criticise(self.kit, errand, worked, metered.branch("critic"))
             if isinstance(said, Failure) and said.blame == "infrastructure":
@@ -365,6 +366,7 @@ class ChatWorker:
         messages = (*agent.told, Message("user", told(errand)))
         trace: tuple[TraceItem, ...] = ()
         broken = ""
+        # the conversation goes on with the problem, so the second try sees the first
         for n in range(2):
             said = await agent.say(messages, scope.branch(f"say-{n}"), 0)
             if isinstance(said, Failure) and said.blame == "infrastructure":

@@ -90,6 +90,7 @@ def no_text_loop(look: Look) -> Finding | None:
 
 def repeated_paragraph(parts: Sequence[str]) -> str | None:
     """Return the first long paragraph that repeats an earlier one; None if there is none."""
+    # rows of tables may well be alike
     spoken = ((part, words_of(part)) for part in parts if not part.lstrip().startswith("|"))
     long = [(part, words) for part, words in spoken if len(words) >= LEAST_WORDS]
     if len(long) < 2:
@@ -121,6 +122,7 @@ def no_duplicate_headings(look: Look) -> Finding | None:
     seen: set[tuple[tuple[int, str], ...]] = set()
     path: list[tuple[int, str]] = []
     for section in sections(look.text):
+        # headings above this one, by level; equal headings below different parents are fine
         path = [*(head for head in path if head[0] < section.level), (section.level, section.key)]
         if tuple(path) in seen:
             return flaw(look.path, f"the heading `{section.title}` stands twice")
@@ -140,6 +142,7 @@ def json_valid_if_claimed(look: Look) -> Finding | None:
         return None
     if look.text is None:
         return flaw(look.path, "is called JSON and is no text")
+    # `.jsonl` has one document per line, the others one per file
     rows = [look.text] if kind in CLAIMS_JSON else look.text.splitlines()
     for number, row in enumerate(rows, 1):
         if kind == ".jsonl" and not row.strip():

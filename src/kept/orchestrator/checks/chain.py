@@ -120,6 +120,7 @@ async def judge(submission: Submission, scope: Scope, checks: Sequence[Check]) -
     outcomes: list[CheckOutcome] = []
     evaluation: Evaluated | None = None
     for check in checks:
+        # a branch per check keeps the journal keys of their commands apart
         said = await check(submission, scope.branch(check.name))
         if isinstance(said, Failure):
             reason = f"cannot tell: {said.message}"

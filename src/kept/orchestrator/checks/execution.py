@@ -41,6 +41,7 @@ _RANK = {"critical": 0, "warning": 1, "info": 2}
 
 def critique(submission: Submission) -> CheckResult | Failure:
     """Require a sufficient mean score, and a critique of every part."""
+    # a critique that failed leaves the check undecided, not passed
     for delegation in submission.delegations:
         if delegation.critique is None and delegation.critique_failure is not None:
             return delegation.critique_failure
@@ -134,6 +135,7 @@ async def run_phase(
     if ended.timed_out:
         reason = f"still running after {phase.seconds:g} s"
         return replace(end, status="partial", reason=reason)
+    # an exit code other than 0 fails the phase, unless an invariant states the expected code
     codes = [one for one in phase.invariants if one.kind == "exit_code"]
     if ended.code and not codes:
         return replace(end, status="failed", reason=str(ended))
@@ -208,6 +210,7 @@ _LOOKS: Mapping[str, Callable[[Invariant, bytes | None], str | None]] = {
     "file_size_range": _size,
 }
 _SEARCHES = ("regex_absent", "regex_present")
+# distinct from 0 and 1, with which Python itself exits
 _FOUND, _NOT_FOUND = 10, 11
 _FIND = f"""
 import re, sys
@@ -274,6 +277,7 @@ class ByCommand:
         try:
             return min(1.0, max(0.0, float(lines[-1]))) if lines else 1.0
         except ValueError:
+            # the last line is no number: the exit code decides
             return 1.0
 
 
@@ -368,6 +372,7 @@ LAST_WORDS = 300
 
 _BY = {".py": "python3", ".sh": "sh"}
 _BROKEN_DOWN = ("Traceback (most recent call last)", "SyntaxError", "syntax error")
+# exit codes of a shell: not executable, not found
 _COMMAND_NOT_FOUND = (126, 127)
 
 
@@ -418,6 +423,7 @@ def trials(submission: Submission) -> Iterator[Trial]:
             trial = Trial(part.smoke_test, command, True)
             seen.add(trial.command)
             yield trial
+    # a plan that names tests says what to run; guess only without one
     if seen:
         return
     for path in sorted(submission.files):

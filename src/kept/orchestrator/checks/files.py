@@ -78,6 +78,7 @@ def required_outputs(plan: Sequence[Subtask], task: str, inputs: Iterable[str]) 
         declared = list(_named(words))
     if not declared:
         declared = list(_named([task]))
+    # texts may mention an input by its bare name; that is no deliverable
     given = set(inputs) | {path.rpartition("/")[2] for path in inputs}
     paths = dict.fromkeys(below_output(path) for path in declared)
     return tuple(path for path in paths if path not in given and is_safe_path(path))
@@ -222,6 +223,7 @@ def _picture(path: str, data: bytes) -> Iterator[Finding]:
     if len(data) < 24 or b"IEND" not in data[-16:]:
         yield flaw(path, "is cut off", "cut")
         return
+    # IHDR is always the first chunk: big-endian width and height at byte 16
     width, height = struct.unpack(">II", data[16:24])
     if width < LEAST_SIDE or height < LEAST_SIDE:
         yield flaw(path, f"is {width} by {height} pixels", "small")
@@ -251,6 +253,7 @@ def contract_problems(
 
 
 def _problems(name: str, answer: Mapping[str, Any], required: Sequence[str]) -> Iterator[str]:
+    # the fields may be nested under the worker's name, or plain
     inner: object = answer.get(name, answer)
     if not isinstance(inner, Mapping):
         yield f"`{name}` holds {_kind(inner)}, not an object"

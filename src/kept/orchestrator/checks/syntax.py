@@ -138,6 +138,7 @@ def _csv(path: str, text: str) -> Finding | None:
     widths = Counter(len(row) for _, row in rows)
     if len(widths) < 2:
         return None
+    # report the first row that differs from the header
     width = len(rows[0][1])
     line, row = next((n, row) for n, row in rows if len(row) != width)
     return flaw(path, f"a row has {len(row)} fields, the first has {width}", "csv", line)

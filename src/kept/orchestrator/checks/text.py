@@ -82,6 +82,7 @@ def without_fences(text: str) -> str:
         if not opened:
             parts.append(text[at : mark.start()])
             at, opened = mark.start(), mark[1]
+        # a fence is closed by the same marks, at least as many (CommonMark)
         elif mark[1].startswith(opened):
             end = text.find("\n", mark.end())
             end = len(text) if end < 0 else end
@@ -281,6 +282,7 @@ def _reference_problems(path: str, data: bytes, pictures: int) -> Iterator[Findi
     heads = list(_HEAD.finditer(text))
     body, listed = (text[: heads[-1].start()], text[heads[-1].end() :]) if heads else (text, "")
     parts = (part for found in _CITED.finditer(body) for part in found[1].split(","))
+    # `[1, 3-5]` cites 1, 3, 4 and 5
     ranges = ([int(n) for n in re.findall(r"\d+", part)] for part in parts)
     cited = {n for ends in ranges for n in range(ends[0], ends[-1] + 1)}
     if cited and heads:
@@ -352,6 +354,7 @@ def _links(path: str, text: str) -> Iterator[Finding]:
     plain = (re.sub(r"[^\w\- ]", "", title.strip().lower()) for title in titles)
     slugs = Counter(title.replace(" ", "-") for title in plain)
     known = set(_PLACE.findall(bare)) | set(_OWN.findall(bare))
+    # repeated headings get the suffixes -1, -2 …
     known |= {f"{slug}-{n}" for slug, times in slugs.items() for n in range(1, times)} | set(slugs)
     for link in _LINK.finditer(bare):
         if link[1].lower() not in {name.lower() for name in known}:

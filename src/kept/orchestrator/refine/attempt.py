@@ -193,6 +193,7 @@ class Made:
             "worker": self.worker,
             "parent_run_id": self.parent,
         }
+        # surrogateescape keeps binary files intact in the texts of a candidate
         files = {
             f"{BELOW}{path}": data.decode("utf-8", "surrogateescape")
             for path, data in self.files.items()
@@ -325,6 +326,7 @@ def _stem(word: str) -> str:
 
 def are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
     """True if two descriptions with these main words describe one defect."""
+    # the shorter must be contained in the longer, and extra words must not be numbers
     few, many = (one, other) if len(one) <= len(other) else (other, one)
     if not few or len(few) < _SHARED * len(many) or not few <= many:
         return False
@@ -378,12 +380,13 @@ def ledger_of(
 ) -> tuple[Line, ...]:
     """Return every finding of a session, in the order of first occurrence.
 
-    `made` holds the runs of the iterations that left a deliverable. An iteration that left nothing has fixed nothing.
+    `made` holds the runs of the iterations that left a deliverable. The others have fixed nothing.
     """
     known = _known((start, *made))
     lines: dict[str, tuple[str, str]] = dict(known[start.run_id])
     entries: dict[str, list[Entry]] = {key: [] for key in lines}
     for attempt in attempts:
+        # an iteration is compared with the run it started from, not with the previous one
         given = known.get(attempt.parent_run_id, known[start.run_id])
         after = known.get(attempt.run_id, given)
         for key in {**given, **after}:

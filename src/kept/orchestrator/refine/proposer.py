@@ -165,6 +165,7 @@ def parse_pair(text: str, flag: str) -> ModelPair:
     manager, _, worker = text.partition(":")
     if ":" in worker:
         parts = text.split(":")
+        # show every way to split it, since names of models may contain colons
         splits = ((":".join(parts[:n]), ":".join(parts[n:])) for n in range(1, len(parts)))
         ways = ", or ".join(f"`{one}` and `{two}`" for one, two in splits)
         raise SetupError(
@@ -300,6 +301,7 @@ class Rerun:
         k = brief.turn.setting("k", int) or 0
 
         async def name() -> Named:
+            # the time is only read in the journalled call, so a resume gets the same id
             t = self.clock.time()
             digest = hashlib.sha256(f"{self.seed.id} {k} {t}".encode()).hexdigest()[:8]
             when = datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d_%H-%M-%S")
@@ -341,6 +343,7 @@ class Rerun:
 
 def _proposed(new: Made, brief: Brief) -> Proposal:
     held = brief.incumbent.texts
+    # files that the run deleted stay in the candidate, but are no longer listed on its page
     edits = [Write(path, text) for path, text in new.texts().items() if held.get(path) != text]
     why = f"run {new.run_id} ended {new.status} with a loss of {new.loss:.4f}"
     return Proposal(tuple(edits), why, about=new.about())

@@ -68,6 +68,7 @@ class Reading:
         signals = Signals(
             eval_score=measured.score if measured else None,
             critique_score=said.score,
+            # as if the run had handed it over at once: at most one refusal, no budget used
             rejections=int(not judged.complete),
             max_rejections=self.kit.limits.rejected_completions,
             budget_remaining=1.0,
@@ -168,6 +169,7 @@ def readings_of(known: Iterable[Evaluation]) -> Readings | None:
     return Readings(
         count=sums[LOSS].n,
         parts=parts,
+        # sum of squares minus n times the squared mean; rounding may make it negative
         squares=sum(max(0.0, t.squares - t.total * t.total / t.n) for t in cases.values()),
         free=sum(t.n - 1 for t in cases.values()),
     )
@@ -199,6 +201,7 @@ def noise_of(read: Iterable[Readings | None]) -> Noise | None:
     if not free:
         return None
     squares = sum(one.squares for one in known)
+    # pooled over all deliverables: within-case squares by degrees of freedom
     return Noise(round(sqrt(squares / free), 6), sum(one.count for one in known))
 
 

@@ -281,6 +281,7 @@ class SessionFiles:
             self._best(told)
             self._place.shelf.write(session_of(self._place, told, ended))
         except OSError as error:
+            # warn once; every later event tries again
             if not self._told:
                 log.warning("cannot write %s: %s", error.filename, error.strerror)
             self._told = True
@@ -464,6 +465,7 @@ def _check_links(folder: Path) -> None:
 def _lock(folder: Path, session: str) -> Lock | None:
     """Take the lock; None if there can be none, as in a read-only folder."""
     try:
+        # `lost`: the file was removed by its last owner between opening and locking
         while (lock := Lock(folder, LOCK, session)).lost:
             lock.release()
         return lock

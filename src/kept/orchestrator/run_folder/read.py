@@ -114,7 +114,8 @@ def deliverable(folder: Path, run_id: str) -> Delivered | None:
     """Find the deliverable of a run; None if it left no file.
 
     The first of these that holds a file: FINAL in the run's folder, output/FINAL of its workspace,
-    its own folder in output/, and loose files in output/. Files shared by several runs do not count.
+    its own folder in output/, and loose files in output/. Files shared by several runs are
+    ignored.
     """
     for place, loose in _places(folder, run_id):
         files = files_below(place, loose=loose)
@@ -127,6 +128,7 @@ def _places(folder: Path, run_id: str) -> Iterator[tuple[Path, bool]]:
     yield folder / FINAL, False
     whole = folder.resolve()
     above = _holders(whole)
+    # output/FINAL and loose files belong to this run only if the workspace has no other run
     alone = not above
     if above:
         runs = [one for one in whole.parent.iterdir() if one.is_dir()]
@@ -153,7 +155,7 @@ def _holders(run: Path) -> list[Path]:
 
 
 def files_below(folder: Path, *, loose: bool = False) -> dict[str, Path]:
-    """Plain files below a folder, by path; links are not followed.
+    """Return regular files below a folder, by path; links are not followed.
 
     With `loose`, files in FINAL and in folders of runs are left out.
     """
@@ -166,6 +168,7 @@ def files_below(folder: Path, *, loose: bool = False) -> dict[str, Path]:
             continue
         if loose and len(inner.parts) > 1 and (inner.parts[0] == FINAL or _is_run(inner.parts[0])):
             continue
+        # a linked folder on the way; the last of `parents` is "." itself
         if any((folder / one).is_symlink() for one in list(inner.parents)[:-1]):
             continue
         found[inner.as_posix()] = path
@@ -174,6 +177,7 @@ def files_below(folder: Path, *, loose: bool = False) -> dict[str, Path]:
 
 def _is_run(name: str) -> bool:
     """True if a name looks like a run id: a date, a time and eight digits of a hash."""
+    # `2026-01-31_12-00-00_0123abcd`, or with `T` between date and time
     parts = name.replace("T", "_").split("_")
     return len(parts) >= 3 and parts[0][:4].isdigit() and len(parts[-1]) == 8
 
@@ -249,6 +253,7 @@ def read_run(folder: Path) -> FinishedRun:
     run_id = text_in(done.get("run_id")) or text_in(manifest.get("run_id")) or folder.name
     per_metric, thresholds = _measures(folder, run_id, done)
     final = part(done, "final_budget")
+    # nested in real runs, else flat under one of several names
     elapsed = ("wall_time_elapsed_s", "elapsed_s", "observed_wall_time", "wall_time_s")
     seconds = first_number(below(final, "wall_time", "elapsed_s"), *map(final.get, elapsed))
     models = [part(manifest, "models"), part(done, "models"), part(done, "config_used")]
@@ -352,6 +357,7 @@ def _refusals(folder: Path, run_id: str) -> Iterator[Refusal]:
             reason = text_in(fields.get("reason"))
             if gate in GATES and once.new(gate, at, reason):
                 yield Refusal(gate, reason, str(row.get("ts", "")))
+        # the simpler format of handmade runs
         elif row.get("type") == "gate.reject":
             yield Refusal(
                 text_in(row.get("gate")), text_in(row.get("reason")), str(row.get("ts", ""))

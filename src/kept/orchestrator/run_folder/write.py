@@ -257,6 +257,7 @@ def run_files(run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> dict
             made[f"output/{run.run_id}/{path}"] = data
             if run.status in ("complete", "partial"):
                 made[f"output/{FINAL}/{path}"] = data
+                # once more in the run's own folder, where refinement looks first
                 made[layout.place(f"{FINAL}/{path}")] = data
     return made
 
@@ -307,7 +308,7 @@ def _caps(limits: Limits) -> dict[str, Any]:
         "max_wall_time": limits.wall_seconds,
         "max_tool_calls": limits.tool_calls,
         "max_depth": limits.depth,
-        # a manager below is one of the workers
+        # a manager below counts as a worker, so these limits are the same
         "max_concurrent_submanagers": limits.parallel_workers,
         "max_total_submanagers_per_run": limits.workers,
         "max_parallel_workers": limits.parallel_workers,
