@@ -30,28 +30,28 @@ REASONS: Mapping[str, str] = {
     "depth": "max_depth",
     "usd": "max_usd",
 }
-"""By axis, the reason of a run that ends because it is used up."""
+"""Reason given by a run that ends because an axis is used up, by axis."""
 
 AXES: Mapping[str, str] = {reason: axis for axis, reason in REASONS.items()}
-"""The same the other way round."""
+"""Axis by reason: the inverse of `REASONS`."""
 
 _PHASES: tuple[tuple[float, Phase], ...] = ((0.6, "ample"), (0.3, "moderate"), (0.1, "low"))
 _REFUSED = "the budget has no room for it: "
 _OVERTIME = "the wall time of the run was used up meanwhile"
 _TIGHT = 64_000
-"""Tokens below which a reply is held short: what was set aside for it must be enough."""
+"""Tokens left below which replies get a shorter limit, so that the reservation covers them."""
 _HAIR = 1e-9
-"""Sums of cents in floating point must not refuse the last fitting call."""
+"""USD of tolerance: rounding of sums must not refuse the last call that fits."""
 
 
 def most(limits: Limits, axis: str) -> float:
-    """What there is of an axis."""
+    """Return the limit of an axis; infinity if it has none."""
     found = getattr(limits, axis)
     return inf if found is None else found
 
 
 _LEAST_SECONDS = 60.0
-"""Less is no time to go on in."""
+"""Minimum extra wall time for a run that continues."""
 
 
 def _dollars(usd: float) -> str:
@@ -59,9 +59,9 @@ def _dollars(usd: float) -> str:
 
 
 def enough(record: AgentRun, axis: str) -> float:
-    """A limit with which a run can go on that this axis has ended: twice of what it had, or more.
+    """Return a limit with which a run that this axis ended can go on: at least twice the old one.
 
-    What was refused for want of room is asked for again, and is not all that is asked for.
+    The refused call is made again and more follow, so its room counts twice.
     """
     limit = most(record.limits, axis)
     stands = record.budget
@@ -73,49 +73,50 @@ def enough(record: AgentRun, axis: str) -> float:
 
 
 def is_raise(before: Limits, after: Limits) -> bool:
-    """Whether limits differ only in that some axes have more."""
+    """True if limits differ only in that some axes have more."""
     same = replace(after, **{axis: getattr(before, axis) for axis in REASONS})
     return same == before and all(most(after, axis) >= most(before, axis) for axis in REASONS)
 
 
 @dataclass(slots=True)
 class Account:
-    """What one branch of a run may use, and what it has used."""
+    """Budget of one branch of a run, and its use so far."""
 
     tokens: int
     tool_calls: int
     usd: float | None
     wall: float
-    """Seconds of the run at which it is over."""
+    """Deadline, in seconds since the run began."""
     elapsed: float
     """Seconds of the run so far, as this branch counts them."""
     began: float = 0.0
     out: str = ""
-    """The axis that refused something; empty while none has."""
+    """First axis that refused something; empty while none has."""
     wanted: float = 0.0
-    """What the call could have come to that it refused first."""
+    """Worst case of the first refused call, in units of the axis `out`."""
     used: Usage = FREE
     tools_used: int = 0
     loops: int = 0
-    """Turns that managers in the place of its worker may take."""
+    """Turns allowed to managers that replace its worker."""
     workers: int = 0
-    """Workers that those may send."""
+    """Workers allowed to those managers."""
     loops_used: int = 0
     workers_used: int = 0
 
     @property
     def seconds(self) -> float:
-        """What it has waited for."""
+        """Seconds of waiting charged to this branch."""
         return self.elapsed - self.began
 
     @property
     def longest_reply(self) -> int | None:
-        """Tokens that one reply may have, where so few are left that it must be held short."""
+        """Limit on tokens of one reply while few tokens are left; None otherwise."""
         left = self.tokens - self.used.tokens_in - self.used.tokens_out
+        # a quarter of what is left, so that further requests fit
         return None if left >= _TIGHT else max(1, min(REPLY, left // 4))
 
     def use_tool(self) -> bool:
-        """Count one use of a tool; whether there was one left."""
+        """Count one use of a tool; False if none was left."""
         if self.tools_used >= self.tool_calls:
             self.out = self.out or "tool_calls"
             return False
@@ -123,7 +124,7 @@ class Account:
         return True
 
     def refusal(self, worst: Usage) -> Failure | None:
-        """Why a call may not be made that can come to so much; None where it may."""
+        """Return a failure if a call of this worst case does not fit; else None."""
         if self.elapsed >= self.wall:
             return self.refused("wall_seconds")
         left = self.tokens - self.used.tokens_in - self.used.tokens_out
@@ -141,13 +142,13 @@ class Account:
             self.wanted = room
 
     def refused(self, axis: str, why: str = "") -> Failure:
-        """That an axis is used up; remembered."""
+        """Record that an axis is used up, and return the failure that says so."""
         self.out = self.out or axis
         words = f"{_REFUSED}{REASONS[axis]}"
         return Failure("limit", "candidate", f"{words} ({why})" if why else words)
 
     def count(self, answer: Priced | Failure, paid: Usage, worst: Usage) -> None:
-        """Charge a call with what the scope booked for it, in whichever sitting it was made.
+        """Charge a call with what the scope booked for it, whichever session made it.
 
         A failure for which nothing was booked is charged at its worst, as are the tokens of replies
         without believable counts.
@@ -158,12 +159,12 @@ class Account:
         elif answer.message == _OVERTIME:
             self.out, self.elapsed = self.out or "wall_seconds", self.wall
         elif answer.message.startswith(_REFUSED):
-            # a resume hears the refusal from the journal, and must remember its axis as well
+            # on a resume the refusal comes from the journal: repeat it to set `out` and `wanted`
             self.refusal(worst + paid)
         elif paid == FREE:
             paid = worst
         if paid.calls and not (paid.tokens_in or paid.tokens_out):
-            # the server counted nothing, or nothing that can be true
+            # the server reported no token counts, or impossible ones: assume the worst
             paid += Usage(tokens_in=worst.tokens_in * paid.calls)
         self.used += paid
 
@@ -182,9 +183,10 @@ class Metered:
         do: Callable[[], Awaitable[R | Failure]],
         worst_usd: float | None = None,
     ) -> R | Failure:
-        """The reply, if there is room for the worst of them."""
+        """Make the call if its worst case fits; else return the refusal."""
         account = self.account
         worst = Usage(tokens_in=_worst_tokens(request), usd=worst_usd or 0.0)
+        # only model calls use tokens
         if reply is not ModelReply:
             worst = Usage(usd=worst.usd)
         if (refused := account.refusal(worst)) is not None:
@@ -193,7 +195,7 @@ class Metered:
         paid = Paid()
 
         async def in_time() -> R | Failure:
-            # it is made again where a reply could not be used, which was paid for all the same
+            # retries of unusable replies also cost: check again before each
             if paid.usage != FREE and (refused := account.refusal(worst + paid.usage)) is not None:
                 return refused
             try:
@@ -211,28 +213,28 @@ class Metered:
         return answer
 
     def branch(self, name: str) -> "Metered":
-        """A scope below this one, paid from the same account."""
+        """Return a scope below this one, paid from the same account."""
         return Metered(self._scope.branch(name), self.account)
 
 
 class Ledger:
-    """What a whole run has used of its limits."""
+    """Use of the limits by a whole run."""
 
     def __init__(self, limits: Limits, *, elapsed: float = 0.0, depth: int = 1) -> None:
         self.limits = limits
         self.loops = self.workers = self.tokens = self.tool_calls = 0
         self.turns = 0
-        """Of this manager alone; `loops` counts those of managers below it, too."""
+        """Turns of this manager alone; `loops` also counts those of managers below it."""
         self.usd = 0.0
         self.elapsed = elapsed
         """Seconds since the run began."""
         self.depth = depth
         self.wanted: dict[str, float] = {}
-        """By axis, what the last call could have come to that it had no room for."""
+        """Worst case of the last call that was refused, by axis."""
         self.usage = FREE
 
     def open(self, parts: int = 1) -> list[Account]:
-        """What is left, shared out evenly."""
+        """Share what is left evenly among so many new accounts."""
         limits = self.limits
         tokens = max(0, limits.tokens - self.tokens) // parts
         tools = _shares(limits.tool_calls - self.tool_calls, parts)
@@ -254,7 +256,7 @@ class Ledger:
         ]
 
     def settle(self, accounts: Sequence[Account], side_by_side: int = 1) -> None:
-        """Count what branches have used that ran so many at a time, in this order."""
+        """Count the use of branches that ran `side_by_side` at a time, started in this order."""
         ends = [self.elapsed] * max(1, side_by_side)
         for account in accounts:
             self.usage += account.used
@@ -265,13 +267,15 @@ class Ledger:
             self.workers += account.workers_used
             if account.wanted:
                 self.wanted[account.out] = account.wanted
+            # the next branch starts when the first of those running ends
             first = ends.index(min(ends))
             ends[first] += account.seconds
+        # the turn takes as long as its longest lane
         self.elapsed = max(ends)
 
     @property
     def spent(self) -> Used:
-        """On every axis."""
+        """Use on every axis."""
         return Used(
             loops=self.loops,
             workers=self.workers,
@@ -283,10 +287,11 @@ class Ledger:
         )
 
     def snapshot(self) -> BudgetSnapshot:
-        """Where the budget stands."""
+        """Return use, scarcest axis and phase of the budget."""
         left = self._left()
         axis = min(left, key=lambda name: left[name])
         least: Phase = "critical" if left[axis] > 0 else "exhausted"
+        # `_PHASES` is in descending order, so the first match is the right one
         phases: list[Phase] = [name for over, name in _PHASES if left[axis] > over]
         phase = phases[0] if phases else least
         return BudgetSnapshot(
@@ -298,12 +303,12 @@ class Ledger:
         )
 
     def out(self, *axes: str) -> str:
-        """The first of these axes that has nothing left; empty where all have."""
+        """Return the first of these axes with nothing left; empty if all have some."""
         left = self._left()
         return next((axis for axis in axes if left.get(axis, 1.0) <= 0), "")
 
     def _left(self) -> dict[str, float]:
-        """Shares that are left, by axis."""
+        """Fraction left, by axis."""
         limits, used = self.limits, self.spent
         rows: dict[str, tuple[float, float]] = {
             "loops": (used.loops, limits.loops),
@@ -315,19 +320,19 @@ class Ledger:
         if limits.usd:
             rows["usd"] = (used.usd, limits.usd)
         elif limits.usd is not None:
-            # with no money at all, what is free may go on; each call that is not is refused
+            # a limit of 0 USD: free calls continue, every paid call is refused
             rows["usd"] = (used.usd, 1.0)
         return {name: round(max(0.0, 1 - u / m), 6) if m else 0.0 for name, (u, m) in rows.items()}
 
 
 def _shares(left: int, parts: int) -> list[int]:
-    """Whole numbers as even as can be, the larger ones first."""
+    """Divide a count as evenly as possible, larger parts first."""
     each, spare = divmod(max(0, left), parts)
     return [each + (n < spare) for n in range(parts)]
 
 
 def _worst_tokens(request: object) -> int:
-    """Tokens that a request to a model and its reply can come to; 0 for any other request."""
+    """Maximum tokens of a model request and its reply; 0 for any other request."""
     if not isinstance(request, Mapping):
         return 0
     asked = cast("Mapping[str, Any]", request)
@@ -345,22 +350,22 @@ def _worst_tokens(request: object) -> int:
 
 COMPLETED = "completed"
 FAILED = "manager_failed"
-"""The manager gave up."""
+"""The manager decided to fail."""
 GARBAGE = "manager_garbage"
-"""The manager wrote nothing that was a decision."""
+"""No reply of the manager was a valid decision."""
 STALLED = "stall_detected"
-"""The manager planned and diagnosed, and sent nobody."""
+"""The manager only planned or diagnosed, and sent no worker."""
 REJECTED = "max_rejected_completions"
 HOPELESS = "eval_fail"
 
 PHASE_FAILED, PHASE_PARTIAL = "phase_failed", "phase_partial"
-"""A phase without any model did not come to what it must (R33): nobody was asked."""
+"""A deterministic phase did not reach its goal (R33); no model was called."""
 
 _FAILED = (FAILED, HOPELESS, PHASE_FAILED)
 
 
 def status_of(reason: str, *, delivered: bool) -> Status:
-    """Complete only where everything was checked and something is there."""
+    """Return the status of an ended run: complete only if all checks passed and files exist."""
     if reason == COMPLETED:
         return "complete" if delivered else "partial"
     if reason in _FAILED or (reason == GARBAGE and not delivered):
@@ -369,5 +374,5 @@ def status_of(reason: str, *, delivered: bool) -> Status:
 
 
 def is_limit(reason: str) -> bool:
-    """Whether the budget is what ended a run."""
+    """True if a limit of the budget ended the run."""
     return reason in REASONS.values()

@@ -1,6 +1,6 @@
-"""An agent CLI as worker: it works in a copy of the workspace, and what it changed comes back.
+"""An agent CLI as worker: it works in a copy of the workspace, and its changes are merged back.
 
-One errand is one call, whatever the CLI does in it: killed midway, it runs again.
+One errand is one journalled call, whatever the CLI does in it. A killed errand runs again.
 """
 
 import time
@@ -18,15 +18,15 @@ from kept.sandbox.coding_agents.run import Harness
 from kept.settings import without_secrets
 
 STEP = 200
-"""Characters of a step that is told of."""
+"""Maximum characters of a reported step."""
 
 _LEAST = 1.0
-"""Seconds that a CLI is started for at all."""
+"""Minimum time limit of a CLI, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a CLI brought back from one errand."""
+    """Result of one errand of a CLI."""
 
     text: str
     changes: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
@@ -35,12 +35,12 @@ class Sent:
     usage: Usage = FREE
     seconds: float = 0.0
     lost: bool = False
-    """Whether an earlier sitting had begun it, and was cut off."""
+    """True if an earlier session had begun it and was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """That a CLI was sent: without an answer to it, its cost is lost."""
+    """Mark that a CLI was started; without a reply in the journal, its cost is unknown."""
 
     usage: Usage = FREE
 
@@ -51,10 +51,10 @@ class CliWorker:
 
     harness: Harness
     worst_usd: float | None = None
-    """The most that one errand may cost; None where nobody can tell."""
+    """Maximum cost of one errand in USD; None if unknown."""
 
     async def __call__(self, errand: Errand, scope: Metered) -> Worked | Failure:
-        """Send it, and once more where its answer breaks the contract."""
+        """Run the errand, and once more if the answer breaks the output contract."""
         texts, wanted = errand.texts, errand.delegation
         name = wanted.worker_id
         prompt = joined(
@@ -100,6 +100,7 @@ class CliWorker:
             now = True
             return Begun()
 
+        # on a resume the journal answers this call, so `now` stays False
         await scope.branch("begun").call({"begun": request}, Begun, begin, 0.0)
 
         async def go() -> Sent | Failure:
@@ -133,9 +134,9 @@ class CliWorker:
 
 
 def _used_up(account: Account) -> str:
-    """The axis that leaves no room for an errand, which counts as one use of a tool.
+    """Return the axis without room for an errand, which counts as one tool call; else empty.
 
-    How many tokens one takes, nobody can tell before: it is sent while there is any left.
+    The tokens of an errand are unknown in advance, so it is sent while any are left.
     """
     if account.used.tokens_in + account.used.tokens_out >= account.tokens:
         return "tokens"

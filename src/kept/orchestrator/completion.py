@@ -39,12 +39,12 @@ from kept.proposers.prompt_items import Part, fitted
 
 EMPTY = "there is nothing in output/: have a worker write what is to be delivered"
 _SIGNATURE = 200
-"""Characters of a reason by which two refusals are known to be alike."""
+"""Characters of a reason that are compared to recognize equal refusals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A completion that is none."""
+    """A refused completion."""
 
     rejection: Rejection
     hopeless: bool = False
@@ -52,7 +52,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completing:
-    """What completions are held against."""
+    """Inputs of the checks of a completion."""
 
     kit: Kit
     texts: Texts
@@ -62,7 +62,7 @@ class Completing:
     async def check(
         self, decision: Decision, course: Course, files: Mapping[str, bytes], scope: Scope
     ) -> Judged | Failure:
-        """What the checks say; a `Failure` is one of infrastructure."""
+        """Run the checks; a `Failure` is one of infrastructure."""
         standing = course.standing()
         submission = Submission(
             task=self.assignment.task,
@@ -88,6 +88,7 @@ class Completing:
         course.sizes = {path: len(data) for path, data in files.items()}
         if isinstance(judged.refusal, Failure) and judged.refusal.blame == "infrastructure":
             return judged.refusal
+        # a custom chain may lack the checks of files; a run without files is never complete
         if judged.complete and not any(files.values()):
             nothing = CheckOutcome(check="deliverable", passed=False, reason=EMPTY)
             return replace(
@@ -97,7 +98,7 @@ class Completing:
 
 
 def refused(judged: Judged, iteration: int) -> Refused | None:
-    """Why a completion is none; None where it is one."""
+    """Return the refusal of a completion; None if it passed all checks."""
     if judged.refusal is None:
         return None
     last = judged.outcomes[-1]
@@ -113,15 +114,16 @@ def refused(judged: Judged, iteration: int) -> Refused | None:
 
 
 def note(course: Course, rejection: Rejection) -> None:
-    """Count a refusal, by whether it is like the one before."""
+    """Count successive refusals with the same check and reason."""
     signature = (rejection.gate, rejection.reason[:_SIGNATURE])
     course.alike = course.alike + 1 if signature == course.signature else 1
     course.signature = signature
 
 
 def repair_for(course: Course, rejection: Rejection, most: int) -> Delegation | None:
-    """The repair that a refusal forces; None where there were enough of them."""
-    # the owner wrote what was found wanting, or else worked last
+    """Return the repair that a refusal forces; None if the limit of repairs is reached."""
+    # the owner is the last worker that wrote a file with a finding, else the last worker of all;
+    # repairs do not count
     named = {f"output/{one.file}" for one in rejection.findings}
     able = [one for one in reversed(course.delegations) if not one.repair_of]
     wrote = (one for one in able if named & set(one.written))
@@ -148,10 +150,11 @@ def repair_for(course: Course, rejection: Rejection, most: int) -> Delegation | 
 def repaired(
     course: Course, done: Delegation, files: Mapping[str, bytes], rejection: Rejection, turn: int
 ) -> Repair:
-    """What a repair came to, held against the one before it."""
+    """Return the record of a repair, compared with the one before it."""
     outputs = course.outputs.setdefault(done.subtask_id, [])
     result = json.dumps(done.result, sort_keys=True, ensure_ascii=False, default=str)
     texts = [files[path].decode("utf-8", "replace") for path in done.written if path in files]
+    # compare the reply and all written files: either may show progress
     outputs.append("\n".join([result if done.result is not None else "", *texts]))
     rest = fixpoint(outputs)
     return Repair(
@@ -195,7 +198,7 @@ SCHEMA: Mapping[str, Any] = {
 
 
 async def criticise(kit: Kit, errand: Errand, worked: Worked, scope: Metered) -> Critique | Failure:
-    """What a critic says of a worker's result."""
+    """Have a critic assess a worker's result."""
     rubric = place(errand.texts["critique_rubric"], {"categories": ", ".join(CATEGORIES)})
     system = joined(errand.texts["critic"], rubric)
     messages = (Message("system", system), Message("user", _shown(kit, errand, worked)))
@@ -219,7 +222,7 @@ def _critique(said: Mapping[str, Any]) -> Critique:
 
 
 def _supported(critique: Critique, errand: Errand, worked: Worked) -> Critique:
-    """A critique without what the workspace disproves: that a file is missing which is there."""
+    """Drop defects that the workspace disproves: a file reported missing that exists."""
     there = {path for path, size in errand.held.items() if size}
     there |= {path for path, data in worked.written.items() if data}
     kept = tuple(one for one in critique.defects if not _disproved(one, there))

@@ -50,7 +50,7 @@ _TOLD_BY: tuple[tuple[str, Kind], ...] = (
     ("hypotheses", "diagnose"),
     ("reason", "fail"),
 )
-"""What a decision is that does not say so, by what it has."""
+"""Kind of a decision that does not name it, by the keys it has, first match first."""
 
 _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "subtasks": ("plan", "steps", "tasks"),
@@ -71,7 +71,8 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
 
 
 def kind_of(found: Object) -> Kind | None:
-    """Which decision is meant; None where nothing says so."""
+    """Return the kind of a decision; None if it cannot be recognized."""
+    # first an explicit name, then a key like `{"plan": {...}}`, then typical keys
     for name in _NAMED_BY:
         said = found.get(name)
         if isinstance(said, str) and said.strip().lower() in _KINDS:
@@ -82,7 +83,7 @@ def kind_of(found: Object) -> Kind | None:
 
 
 def _renamed(found: Object, *names: str) -> dict[str, Any]:
-    """The same with what these are called otherwise by their own names."""
+    """Return a copy with known aliases of these keys renamed."""
     body = dict(found)
     for name in names:
         if name not in body:
@@ -106,7 +107,7 @@ def _subtask(row: object) -> object:
     body["id"] = str(body["id"]) if isinstance(body.get("id"), int) else body.get("id")
     for name in ("success_criteria", "required_outputs", "dependencies"):
         body[name] = _texts(body.get(name))
-    # either may have what belongs to the other: a list of names, or a table
+    # models mix the two up, so sort entries by type: names are tools, objects are needs
     told = [*_rows(body.get("tools")), *_rows(body.get("tool_manifest"))]
     body["tools"] = [tool_name(one) for one in told if isinstance(one, str)]
     body["tool_manifest"] = [one for one in told if not isinstance(one, str)]
@@ -145,6 +146,7 @@ def _delegation(row: object) -> object:
 def _complete(found: Object) -> dict[str, Any]:
     body = _renamed(found, "final_result")
     result = body.get("final_result")
+    # the schema wants an object: wrap a bare answer
     if isinstance(result, str | list | int | float) and result:
         body["final_result"] = {"answer": result}
     if body.get("confidence") is None:
@@ -174,7 +176,7 @@ _NORMAL: Mapping[Kind, Callable[[Object], dict[str, Any]]] = {
 
 def _rows(value: object) -> list[object]:
     if is_dict(value):
-        # by their ids
+        # an object of subtasks by id, or one with a list below `subtasks`
         inner = value.get("subtasks")
         if is_list(inner):
             return inner
@@ -190,29 +192,29 @@ def _texts(value: object) -> list[str]:
 
 
 class BadDecision(ValueError):
-    """A text that is no decision; says what is wrong with it, for the model."""
+    """An invalid decision; the message tells the model what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A decision, and what is to be delegated by it."""
+    """A decision, and the delegations that follow from it."""
 
     decision: Decision
     delegations: tuple[Delegation, ...] = ()
     managed: frozenset[str] = frozenset()
-    """Of those, by worker, the ones that are to be managers themselves."""
+    """Workers among those that act as managers themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a decision is held against."""
+    """Context that a decision is validated against."""
 
     subtasks: tuple[str, ...]
-    """Of the plan so far."""
+    """Ids of the subtasks of the current plan."""
     tools: tuple[str, ...]
     most_workers: int
     says_tools: bool = False
-    """Whether a plan has to say what each subtask is done with (R31)."""
+    """True if a plan must name the tools or means of each subtask (R31)."""
 
 
 _TEXT: Object = {"type": "string", "minLength": 1}
@@ -274,11 +276,11 @@ SCHEMAS: Mapping[Kind, Object] = {
         "required": ["hypotheses"],
     },
 }
-"""What each kind of decision looks like when the other names are taken care of."""
+"""JSON schema of each kind of decision, after aliases are renamed."""
 
 
 def decided(text: str, ground: Ground) -> Decided:
-    """What a text decides; raises `BadDecision`."""
+    """Parse a decision; raises `BadDecision`."""
     try:
         found: dict[str, Any] = json.loads(fit(text, {"type": "object"}))
     except Unfit as error:
@@ -286,7 +288,7 @@ def decided(text: str, ground: Ground) -> Decided:
     kind = kind_of(found)
     if kind is None:
         raise BadDecision(f"it has no `decision`, which is one of {', '.join(SCHEMAS)}")
-    # every field by its own name; the schema is checked below
+    # the fields may be nested below the kind; aliases are renamed before the schema is checked
     inner = found.get(kind)
     body = {**found, **inner} if is_dict(inner) else found
     body = _NORMAL[kind](body)
@@ -325,7 +327,7 @@ def _made_plan(body: Object, ground: Ground) -> Decided:
 
 
 def _closed(rows: Sequence[Object], ground: Ground) -> None:
-    """Hold a plan to the tools that there are (R31); all that is wrong is told at once."""
+    """Check that a plan uses only existing tools (R31); reports all problems at once."""
     there = ", ".join(ground.tools)
     wrong = [
         f"subtask `{row['id']}` names the tool `{name}`; there is {there}"
@@ -343,7 +345,7 @@ def _closed(rows: Sequence[Object], ground: Ground) -> None:
 
 def _made_delegate(body: Object, ground: Ground) -> Decided:
     rows = cast("Sequence[Object]", body["delegations"])
-    # a folder can have these names
+    # names must be safe as folder names
     plain = (re.sub(r"[^A-Za-z0-9_-]+", "-", row["worker_id"]).strip("-") for row in rows)
     workers = [name[:60] or "worker" for name in plain]
     _once(workers, "worker")
@@ -402,6 +404,7 @@ _MADE: Mapping[Kind, Callable[[Object, Ground], Decided]] = {
 
 
 def _output(path: str) -> str:
+    # models write the path as the sandbox shows it, or relative to the workspace
     plain = path.strip().removeprefix("./").removeprefix("/run/kept/output/")
     plain = plain.removeprefix(f"{OUTPUT}/")
     if not is_safe_path(plain):
@@ -415,25 +418,25 @@ def _once(names: Collection[str], what: str) -> None:
 
 
 MOST_ANSWERS = 3
-"""That are no decision, in one turn; then there will be none."""
+"""Invalid answers in one turn after which the turn gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn of the manager came to."""
+    """Result of one turn of the manager."""
 
     decided: Decided | None
-    """None where nothing that it wrote was a decision, or nothing could be asked."""
+    """None if no answer was a valid decision, or the manager could not be asked."""
     garbage: tuple[str, ...] = ()
-    """What was wrong with each answer that was none."""
+    """Problem of each invalid answer."""
     refused: str = ""
-    """Why it could not be asked any more; empty where it could."""
+    """Reason why the manager could not be asked again; empty if it could."""
 
 
 async def decide(
     model: Model, messages: Sequence[Message], ground: Ground, scope: Metered
 ) -> Turn | Failure:
-    """Have it decide; a `Failure` is one of infrastructure."""
+    """Request a decision, with retries; a `Failure` is one of infrastructure."""
 
     def usable(text: str) -> bool:
         try:
@@ -449,6 +452,7 @@ async def decide(
         reply = await ask(scope, model, request, rules=rules)
         if isinstance(reply, Failure) and reply.blame == "infrastructure":
             return reply
+        # no budget or time: asking again would fail in the same way
         if isinstance(reply, Failure) and reply.kind in ("limit", "timeout"):
             return Turn(None, tuple(garbage), reply.message)
         if isinstance(reply, Failure):

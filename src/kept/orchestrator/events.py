@@ -42,7 +42,7 @@ _SEVERITY = {"critical": 0, "warning": 1, "info": 2}
 
 
 def decision_lines(number: int, decision: Decision) -> Iterator[str]:
-    """What the manager decided."""
+    """Yield the lines of a decision of the manager."""
     head = f"turn {number}: the manager"
     match decision.kind:
         case "plan":
@@ -68,13 +68,13 @@ def decision_lines(number: int, decision: Decision) -> Iterator[str]:
 
 
 def garbage_lines(number: int, garbage: tuple[str, ...]) -> Iterator[str]:
-    """Answers that were no decision."""
+    """Yield a line for each invalid answer of the manager."""
     for wrong in garbage:
         yield f"turn {number}: the manager wrote no decision: {_short(wrong)}"
 
 
 def worker_lines(one: Delegation) -> Iterator[str]:
-    """What a worker brought back, and what its critic says."""
+    """Yield the lines of a worker's result and its critique."""
     did = f"{count(one.tool_calls, 'tool call')}, {one.seconds:.1f} s"
     if one.failure is not None:
         yield f"  {one.worker_id} failed ({did}): {_short(one.failure.message)}"
@@ -91,7 +91,7 @@ def worker_lines(one: Delegation) -> Iterator[str]:
 
 
 def critique_lines(critique: Critique) -> Iterator[str]:
-    """A score and the defects, the worst first."""
+    """Yield the score and the defects, worst first."""
     summary = f": {_short(critique.summary)}" if critique.summary else ""
     yield f"    critique {critique.score:.2f}{summary}"
     for one in sorted(critique.defects, key=lambda d: _SEVERITY[d.severity]):
@@ -100,40 +100,41 @@ def critique_lines(critique: Critique) -> Iterator[str]:
 
 
 def check_lines(outcomes: tuple[CheckOutcome, ...]) -> Iterator[str]:
-    """Which checks a completion passed, and which one refused it."""
+    """Yield the checks that a completion passed, and the one that refused it."""
     passed = [one.check for one in outcomes if one.passed]
     if passed:
         yield f"  passed: {', '.join(passed)}"
     for one in outcomes:
         if not one.passed:
             yield f"  refused by {one.check}: {_short(one.reason)}"
+            # most reasons already quote their findings
             told = [f for f in one.findings if f.detail not in one.reason]
             yield from (f"    {f.file}: {_short(f.detail)}" for f in told[:5])
 
 
 def rejection_line(one: Rejection) -> str:
-    """A wish of the manager's that was refused."""
+    """Line of a refused request of the manager."""
     return f"  refused ({one.gate}): {_short(one.reason)}"
 
 
 def no_room_line(number: int) -> str:
-    """The head of a turn in which nobody could be asked or sent."""
+    """Line of a turn without budget for the manager or a worker."""
     return f"turn {number}: the budget has no room"
 
 
 def repair_lines(number: int, one: Delegation, why: str) -> Iterator[str]:
-    """A repair that two refusals alike forced."""
+    """Yield the line of a repair that equal refusals forced."""
     what = one.subtask_id or "the output"
     yield f"turn {number}: {one.worker_id} is to repair {what}: {_short(why)}"
 
 
 def fixpoint_line(one: Repair) -> str:
-    """That repairs came to rest."""
+    """Line of a repair that changed almost nothing and ends the repairs."""
     return f"  the repair is {one.similarity or 0:.0%} like the one before it: repairing ends"
 
 
 def budget_line(stands: BudgetSnapshot) -> str:
-    """Where the budget stands."""
+    """Use of the budget, and what is left on the scarcest axis, in one line."""
     used = stands.used
     money = f", ${used.usd:.4f}" if used.usd else ""
     return (
@@ -145,14 +146,14 @@ def budget_line(stands: BudgetSnapshot) -> str:
 
 
 def phase_line(one: Phased) -> str:
-    """What a phase without any model came to."""
+    """Result of a deterministic phase, in one line."""
     files = f", changed {', '.join(one.written[:5])}" if one.written else ""
     why = f": {_short(one.reason)}" if one.reason else ""
     return f"phase {one.name} is {one.status}{files}{why}"
 
 
 def raised_line(before: Limits, after: Limits) -> str:
-    """That a run goes on which a limit had ended."""
+    """Line of a run that continues with higher limits."""
     moved = [axis for axis in REASONS if getattr(before, axis) != getattr(after, axis)]
     words = [f"{REASONS[axis]} {_most(before, axis)} -> {_most(after, axis)}" for axis in moved]
     return f"goes on with more: {', '.join(words)}"
@@ -166,8 +167,9 @@ def _most(limits: Limits, axis: str) -> str:
 def turn_lines(
     one: Iteration, repairs: tuple[Repair, ...], rejections: tuple[Rejection, ...]
 ) -> Iterator[str]:
-    """All of one turn."""
+    """Yield all lines of one turn."""
     yield from garbage_lines(one.number, one.garbage)
+    # a turn without decision and garbage is a forced repair, or had no budget left
     mine = [repair for repair in repairs if repair.iteration == one.number]
     if one.decision is not None:
         yield from decision_lines(one.number, _wished(one, one.decision, rejections))
@@ -187,7 +189,7 @@ def turn_lines(
 
 
 def _wished(one: Iteration, decision: Decision, rejections: tuple[Rejection, ...]) -> Decision:
-    """A decision with whom it sends: older records have only who was sent."""
+    """Return a decision with its requested workers, which older records only have as sent."""
     if decision.delegations or any(refused.iteration == one.number for refused in rejections):
         return decision
     wishes = (
@@ -198,7 +200,7 @@ def _wished(one: Iteration, decision: Decision, rejections: tuple[Rejection, ...
 
 
 def story(record: AgentRun) -> Iterator[str]:
-    """The whole run, from its task to what it left."""
+    """Yield the narrative of a whole run, from its task to its deliverables."""
     yield f"task: {record.task.strip()}"
     if record.inputs:
         names = ", ".join(record.inputs[:10])
@@ -225,7 +227,7 @@ def story(record: AgentRun) -> Iterator[str]:
 
 
 def end_line(record: AgentRun) -> str:
-    """How it ended."""
+    """Status, reason and number of deliverables of a run, in one line."""
     if record.status == "running":
         return f"running, {count(len(record.iterations), 'turn')} so far"
     left = (
@@ -239,7 +241,7 @@ def _short(text: str) -> str:
 
 
 def agent_run_text(record: AgentRun) -> str:
-    """The whole story, with the loss."""
+    """Return the narrative of a run, with its loss."""
     lines = [*story(record)]
     if record.status != "running":
         lines.append(f"loss: {loss_words(run_loss(record))}")
@@ -247,36 +249,36 @@ def agent_run_text(record: AgentRun) -> str:
 
 
 def agent_run_page(record: AgentRun) -> str:
-    """The same as Markdown."""
+    """Return the narrative and the loss as Markdown."""
     return f"# Agent run {record.run_id}\n\n```text\n{agent_run_text(record)}\n```\n"
 
 
 def agent_run_json(record: AgentRun) -> dict[str, Any]:
-    """All of it, for programs."""
+    """Return the record and the loss as JSON-like data."""
     parts = run_loss(record).parts() if record.status != "running" else None
     return {**msgspec.to_builtins(record), "loss": parts}
 
 
 STORY = "story"
-"""The branch of a run's scope that its moments are journalled in."""
+"""Branch of a run's scope with its journalled moments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iterated:
-    """One turn of the manager is over, with all that it led to."""
+    """The end of one turn of the manager, with all results."""
 
     iteration: Iteration
     plan: tuple[Subtask, ...]
     rejections: tuple[Rejection, ...] = ()
-    """New ones."""
+    """Rejections of this turn."""
     repairs: tuple[Repair, ...] = ()
-    """New ones."""
+    """Repairs of this turn."""
     evaluation: Evaluated | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The run is over."""
+    """The end of a run."""
 
     status: Status
     reason: str
@@ -292,23 +294,23 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """One thing that happened; exactly one of them is there."""
+    """One event of a run; exactly one field besides `usage` is set."""
 
     began: AgentRun | None = None
     iterated: Iterated | None = None
     ended: Ended | None = None
     phased: Phased | None = None
     raised: Limits | None = None
-    """What a run goes on with that a limit had ended."""
+    """New limits of a run that continues after a limit had ended it."""
     usage: Usage = FREE
-    """Nothing: what calls cost is counted with them."""
+    """Always free: the cost of calls is counted with the calls."""
 
 
 Hearer = Callable[[Moment], None]
 
 
 class Story:
-    """Journals moments, and tells them to whoever listens."""
+    """Journals moments, and passes them to a listener."""
 
     def __init__(self, scope: Scope, hear: Hearer | None = None) -> None:
         self._scope = scope.branch(STORY)
@@ -317,11 +319,12 @@ class Story:
         self.moments: list[Moment] = []
 
     async def tell(self, make: Callable[[], Moment]) -> Moment:
-        """One more moment: as it was written down, if it was."""
+        """Journal one more moment; a resume returns the journalled one."""
 
         async def do() -> Moment:
             return make()
 
+        # keyed by its number: a resume replays the moments in the same order
         moment = await self._scope.call({"moment": self._told}, Moment, do, 0.0)
         assert not isinstance(moment, Failure), "to write something down does not fail"
         self._told += 1
@@ -332,7 +335,7 @@ class Story:
 
 
 def record_of(moments: Iterable[Moment]) -> AgentRun | None:
-    """The record of a run that has come so far; None before it began."""
+    """Build the record of a run from its moments; None before it began."""
     run: AgentRun | None = None
     for moment in moments:
         if moment.began is not None:
@@ -344,6 +347,7 @@ def record_of(moments: Iterable[Moment]) -> AgentRun | None:
         elif run is not None and moment.phased is not None:
             run = replace(run, phases=(*run.phases, moment.phased))
         elif run is not None and moment.raised is not None:
+            # the run continues, so its end is undone
             limits = moment.raised
             now = Raised(after=len(run.iterations), before=run.limits, limits=limits)
             raised = (*run.raised, now)

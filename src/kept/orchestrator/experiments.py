@@ -13,8 +13,8 @@ measured alike. Nothing is removed before its successor exists.
 The best of a refinement becomes the best of its task. Its sessions lie below it:
 
     refinements/session_<ts>/session.json   a session, with its iterations beside it
-    refinements/session_<ts>.json           the same, where a list of sessions is read
-    refinements/session.json                which one is the latest
+    refinements/session_<ts>.json           the same, for readers that list sessions
+    refinements/session.json                pointer to the latest session
 """
 
 import hashlib
@@ -46,10 +46,10 @@ from kept.store.candidate_files import make_folder, write_whole
 from kept.store.home import Home
 
 EXPERIMENTS = "experiments"
-"""The folder of a home that they are kept in."""
+"""Folder of the experiments in a home."""
 
 LONGEST = 50
-"""Characters of a slug."""
+"""Maximum characters of a slug."""
 
 Role = Literal["primary", "reference"]
 Mode = Literal["seed", "continuation"]
@@ -57,15 +57,15 @@ Mode = Literal["seed", "continuation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInput:
-    """What a task takes over from another of its experiment."""
+    """Files that a task takes over from another task of its experiment."""
 
     from_task: str
     role: Role
     paths: tuple[str, ...] = ()
-    """Files of that task's best; none for all of them."""
+    """Files of that task's best; empty for all of them."""
 
     def document(self) -> dict[str, Any]:
-        """As `task.json` has it: a whole bundle, or paths, and never both."""
+        """Return the entry of `task.json`: either the whole bundle or paths."""
         told: dict[str, Any] = {"from_task": self.from_task, "role": self.role}
         return {**told, "paths": list(self.paths)} if self.paths else {**told, "bundle": "BEST"}
 
@@ -79,25 +79,25 @@ class Task:
     task_number: int
     mode: Mode
     prompt: str
-    """What is to be done; of a continuation, what somebody wants to be different."""
+    """Task text; for a continuation, the feedback of the user."""
     inputs: tuple[TaskInput, ...]
     created_at: str
     folder: Path
 
     @property
     def target(self) -> str:
-        """How it is named from anywhere."""
+        """Full name of the task: `EXP:TASK`."""
         return f"{self.experiment_id}:{self.task_id}"
 
     @property
     def best(self) -> Path:
-        """Where its best deliverable lies."""
+        """Folder of its best deliverable."""
         return self.folder / "BEST"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """Tasks that belong together."""
+    """A group of tasks that belong together."""
 
     experiment_id: str
     name: str
@@ -107,7 +107,7 @@ class Experiment:
     folder: Path
 
     def task(self, name: str) -> Task:
-        """One of its tasks, by its id or its number."""
+        """Return one of its tasks, by id or number; raises `SetupError` if there is none."""
         found = [one for one in self.task_order if one == name or one.partition("-")[0] == name]
         if not found:
             known = ", ".join(self.task_order) or "none"
@@ -118,8 +118,9 @@ class Experiment:
 
 
 def create_experiment(root: Path, name: str, goal: str, at: str) -> Experiment:
-    """A new experiment below a folder."""
+    """Create an experiment below a folder."""
     salt = f"{name}\0{goal}\0{at}"
+    # the number makes a new id if a folder of that name exists
     digests = (hashlib.sha256(f"{salt}{n}".encode()).hexdigest() for n in count())
     id_ = next(one for d in digests if not (root / (one := f"exp_{d[:8]}")).exists())
     folder = root / id_
@@ -133,7 +134,7 @@ def create_experiment(root: Path, name: str, goal: str, at: str) -> Experiment:
 
 
 def read_experiment(folder: Path) -> Experiment:
-    """One that is there; raises `SetupError` where none is."""
+    """Read an experiment; raises `SetupError` if there is none."""
     told = read_object(folder / "experiment.json")
     if told is None:
         raise SetupError(f"there is no experiment in {folder}", hint="`kept experiment list`")
@@ -148,7 +149,7 @@ def read_experiment(folder: Path) -> Experiment:
 
 
 def target_of(root: Path, text: str) -> tuple[Experiment, Task]:
-    """The experiment and the task that `EXP:TASK` names; a `SetupError` where there is none."""
+    """Return the experiment and the task of `EXP:TASK`; raises `SetupError` if there is none."""
     experiment_id, colon, name = text.partition(":")
     if not colon:
         raise SetupError(f"`{text}` names no task", hint="write EXP:TASK, as in exp_0123abcd:001")
@@ -157,22 +158,22 @@ def target_of(root: Path, text: str) -> tuple[Experiment, Task]:
 
 
 def all_experiments(root: Path) -> list[Experiment]:
-    """Every experiment below a folder, by when it was made."""
+    """Return all experiments below a folder, oldest first."""
     folders = [path.parent for path in root.glob("exp_*/experiment.json")]
     found = map(read_experiment, folders)
     return sorted(found, key=lambda one: (one.created_at, one.experiment_id))
 
 
 def delete_experiment(experiment: Experiment) -> None:
-    """Remove one, with all that is in it."""
+    """Delete an experiment with all its files."""
     shutil.rmtree(experiment.folder)
 
 
 def add_task(
     experiment: Experiment, prompt: str, inputs: Sequence[TaskInput], mode: Mode, at: str
 ) -> Task:
-    """One more task of an experiment; its inputs have been checked."""
-    # from the disk: somebody else may have added one since
+    """Add a task to an experiment; its inputs must be valid."""
+    # read again: another process may have added a task
     experiment = read_experiment(experiment.folder)
     number = 1 + max((int(one[:3]) for one in experiment.task_order), default=0)
     slug = re.sub(r"[^a-z0-9]+", "-", prompt.lower()).strip("-")[:LONGEST].strip("-")
@@ -190,6 +191,7 @@ def add_task(
         created_at=at,
         folder=folder,
     )
+    # the task first: an order that names a missing task could not be read
     _write_json(folder / "task.json", _task_document(task))
     order = (*experiment.task_order, id_)
     told = {**_experiment_document(experiment), "task_order": list(order)}
@@ -198,7 +200,7 @@ def add_task(
 
 
 def read_task(folder: Path) -> Task:
-    """A task that is there; raises `SetupError` where none is."""
+    """Read a task; raises `SetupError` if there is none."""
     told = read_object(folder / "task.json")
     if told is None:
         raise SetupError(f"there is no task in {folder}")
@@ -254,22 +256,22 @@ Reason = Literal["auto_loss", "user_override"]
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a continuation is given of other tasks."""
+    """Files that a continuation receives from other tasks."""
 
     primary: dict[str, bytes] = field(default_factory=dict[str, bytes])
     references: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """By path, which begins with the task it is from."""
+    """Reference files by path, which begins with the id of their task."""
 
 
 def create_task(experiment: Experiment, prompt: str, at: str) -> Task:
-    """A task that starts from nothing."""
+    """Create a task that starts from nothing."""
     return add_task(experiment, prompt, (), "seed", at)
 
 
 def create_continuation(
     experiment: Experiment, feedback: str, inputs: Sequence[TaskInput], at: str
 ) -> Task:
-    """A task that goes on from others; raises `SetupError` where rule R37 is broken."""
+    """Create a task that continues others; raises `SetupError` if rule R37 is broken."""
     if not inputs:
         raise SetupError(
             "a continuation needs something to go on from", hint="name it with --from-task"
@@ -294,7 +296,7 @@ def create_continuation(
 
 
 def carried(experiment: Experiment, task: Task) -> Carried:
-    """The files that a continuation is given: of each input what was named, else all of it."""
+    """Return the files that a continuation receives: the named paths of each input, else all."""
     found = Carried()
     for one in task.inputs:
         held = _held(experiment.task(one.from_task))
@@ -312,7 +314,7 @@ def _held(task: Task) -> dict[str, bytes]:
 
 
 def set_best(task: Task, run_folder: Path, at: str) -> FinishedRun:
-    """Have somebody's choice be the best of a task."""
+    """Make a run that the user chose the best of a task."""
     run = _usable(run_folder)
     entry = _entry(run)
     with alone(task.folder):
@@ -322,9 +324,9 @@ def set_best(task: Task, run_folder: Path, at: str) -> FinishedRun:
 
 
 def set_best_by_loss(task: Task, at: str, among: Path | None = None) -> FinishedRun:
-    """Choose the run of a task with the least loss, also over somebody's earlier choice.
+    """Make the run with the least loss the best of a task, even over an earlier choice of the user.
 
-    Among them may be one that lies elsewhere; it may be the first.
+    `among` adds a run from another folder, which may be the only one.
     """
     runs = [*runs_of(task), *([] if among is None else [_usable(among)])]
     if not runs:
@@ -341,12 +343,12 @@ def set_best_by_loss(task: Task, at: str, among: Path | None = None) -> Finished
 
 
 def offer_best(task: Task, run_folder: Path, at: str) -> bool:
-    """Have a run in a folder be the best of its task, if it is better; whether it is."""
+    """Make a run in a folder the best of its task if it is better; True if it was."""
     return offer(task, _entry(_usable(run_folder)), at)
 
 
 def runs_of(task: Task) -> Iterable[FinishedRun]:
-    """Finished runs below a task that left something: first ones, and those of refinements."""
+    """Yield finished runs of a task with a deliverable: first runs and refinements."""
     for path in sorted(task.folder.rglob("run_completion.json")):
         if task.best in path.parents:
             continue
@@ -365,7 +367,7 @@ def _usable(folder: Path) -> FinishedRun:
 
 
 def best_run(task: Task) -> Path:
-    """The folder of the run that is the best of a task; raises `SetupError` where there is none."""
+    """Return the folder of the best run of a task; raises `SetupError` if there is none."""
     manifest = read_object(task.best / MANIFEST) or {}
     source = text_in(manifest.get("winner_source"))
     hint = _names_one(task)
@@ -379,7 +381,7 @@ def best_run(task: Task) -> Path:
 
 
 def first_run(task: Task) -> Path:
-    """The folder of the first run of a task; raises `SetupError` where there is none."""
+    """Return the folder of the first run of a task; raises `SetupError` if there is none."""
     seeds = task.folder / "seed"
     found = next((one.folder for one in runs_of(task) if seeds in one.folder.parents), None)
     if found is None:
@@ -389,7 +391,7 @@ def first_run(task: Task) -> Path:
 
 
 def _names_one(task: Task) -> str:
-    """How a task comes to a best that a better one may replace."""
+    """Return a hint with the commands that give a task a best run."""
     return (
         f"`kept agent run --target {task.target}` does it, or "
         f"`kept experiment task set-best {task.target} --auto --run RUN_DIR` names a run"
@@ -398,26 +400,30 @@ def _names_one(task: Task) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A finished run that may be the best of a task."""
+    """A finished run that may become the best of a task."""
 
     run_id: str
     source: str
-    """Its folder."""
+    """Folder of the run."""
     status: str
     loss: float
     parts: Mapping[str, float]
     signals: Mapping[str, object]
     files: Mapping[str, bytes]
     measure: str = FOLLOW
-    """What the loss is: compared with no others."""
+    """Kind of measure of the loss; only losses of one kind are compared."""
     seed_run_id: str = ""
-    """The run that it was measured beside; empty for none."""
+    """Run that was measured together with this one; empty for none."""
     seed_loss: float | None = None
     session: str = ""
-    """Which found it; empty for none."""
+    """Session that found it; empty for none."""
 
     def beats(self, held: Held) -> bool:
-        """Whether it is better than the best, which may be what it was measured beside."""
+        """True if it should replace the held best.
+
+        A race always updates the entry that it made itself. A held run that was measured
+        together with this one is compared by its loss from that measurement.
+        """
         if held.is_of(self.session, self.measure):
             return (held.run_id, held.loss) != (self.run_id, self.loss)
         if self.seed_loss is not None and held.run_id == self.seed_run_id:
@@ -426,7 +432,7 @@ class Entry:
 
 
 def held_by(task: Task) -> Held | None:
-    """What is the best of a task; None where nothing is."""
+    """Return the best of a task; None if there is none."""
     told = read_object(task.best / MANIFEST)
     if told is None:
         return None
@@ -438,12 +444,13 @@ def held_by(task: Task) -> Held | None:
 
 
 def offer(task: Task, entry: Entry, at: str) -> bool:
-    """Have a run be the best of its task, if it is better than that; whether it is."""
+    """Make a run the best of its task if it is better; True if it was."""
     if entry.status not in TERMINAL or not entry.files:
         return False
     with alone(task.folder):
         recover(task.folder)
         held = held_by(task)
+        # a choice of the user always wins
         if held is not None and (chosen(task) or not entry.beats(held)):
             return False
         _put(task, entry, "auto_loss", at)
@@ -451,7 +458,7 @@ def offer(task: Task, entry: Entry, at: str) -> bool:
 
 
 def take_back(task: Task, session: str, measure: str, seed: Path, at: str) -> None:
-    """Have a seed be the best of its task again, where a race put another there."""
+    """Make a seed the best of its task again, if this race had put another run there."""
     entry = _entry(_usable(seed))
     with alone(task.folder):
         recover(task.folder)
@@ -461,7 +468,7 @@ def take_back(task: Task, session: str, measure: str, seed: Path, at: str) -> No
 
 
 def chosen(task: Task) -> bool:
-    """Whether somebody chose the best of a task: then no loss replaces it."""
+    """True if the user chose the best of a task, so that no loss replaces it."""
     manifest = read_object(task.best / MANIFEST) or {}
     return manifest.get("reason") == "user_override"
 
@@ -491,7 +498,7 @@ def _put(task: Task, entry: Entry, reason: Reason, at: str) -> None:
         "updated_at": at,
         **({"session_id": entry.session} if entry.session else {}),
     }
-    # the manifest is what R37 goes by, so a deliverable of that name steps aside
+    # R37 reads `manifest.json`, so a deliverable of that name is renamed
     files = {
         ("manifest.deliverable.json" if p == MANIFEST else p): d for p, d in entry.files.items()
     }
@@ -503,26 +510,26 @@ SESSION = "session.json"
 
 
 def sessions_of(task: Task) -> Path:
-    """The folder of the sessions of a task."""
+    """Return the folder of the sessions of a task."""
     return task.folder / "refinements"
 
 
 def new_task_session(task: Task, t: float) -> str:
-    """A name that no session of a task has: two may begin in one second."""
+    """Return a session name that is still free: two sessions may begin in one second."""
     name = datetime.fromtimestamp(t, UTC).strftime("session_%Y%m%d_%H%M%S")
     return free_name(name, (), sessions_of(task))
 
 
 @dataclass(frozen=True, slots=True)
 class InTask:
-    """Implements `kept.orchestrator.refine.session.Shelf`."""
+    """Sessions and best of a task; implements `kept.orchestrator.refine.session.Shelf`."""
 
     task: Task
     seed: Path
-    """The run that is refined, which was its best."""
+    """Folder of the refined run, which was the best of the task."""
 
     def write(self, session: Session) -> None:
-        """The session, twice, and the pointer to the latest."""
+        """Write both copies of the session, and the pointer to the latest."""
         folder, name = sessions_of(self.task), session.session_id
         whole = session.document()
         _write(folder / name / SESSION, whole)
@@ -537,7 +544,7 @@ class InTask:
         _write(folder / SESSION, latest)
 
     def put(self, winner: Winner, made: Made) -> None:
-        """In BEST of the task, where it has a strictly lower loss and nobody chose another."""
+        """Put it in BEST of the task if its loss is lower and the user chose no other."""
         entry = Entry(
             run_id=winner.best_run_id,
             source=winner.winning_run_dir,
@@ -554,15 +561,15 @@ class InTask:
         offer(self.task, entry, _now())
 
     def withdraw(self, session: str, measure: str) -> None:
-        """The best of the task is then what it was before."""
+        """Restore the best of the task from before the session."""
         take_back(self.task, session, measure, self.seed, _now())
 
     def holds(self) -> Held | None:
-        """What BEST of the task holds."""
+        """Return the content of BEST of the task."""
         return held_by(self.task)
 
     def recover(self) -> None:
-        """After a kill."""
+        """Restore BEST after a kill."""
         with alone(self.task.folder):
             recover(self.task.folder)
 

@@ -1,7 +1,7 @@
-"""The loop of an agent run: the manager decides, and that is done, until there is an end.
+"""Loop of an agent run: the manager decides and its decision is carried out, until the run ends.
 
-Everything that is asked goes through the scope, and nothing that a model is told depends on a clock
-or on who was quicker, so a resume takes the same way up to the first reply that is missing.
+All calls go through the scope. No prompt depends on a clock or on the order in which workers
+finish. So a resume repeats the same steps up to the first missing reply.
 """
 
 from collections.abc import Iterable
@@ -54,18 +54,18 @@ from kept.orchestrator.toolkit import Errand, Kit, Texts, Worked, tool_texts
 from kept.orchestrator.workers import Team
 
 MOST_IDLE = 5
-"""Turns in a row that only plan or diagnose: then nothing else will come."""
+"""Turns in a row that only plan or diagnose, after which the run ends as stalled."""
 
 _SENDING = ("workers", "tool_calls")
-"""Axes without which nobody is sent."""
+"""Axes that a worker needs: without them none is sent."""
 
 _SHARE = 0.5
-"""Of what a worker may use, what a manager in its place may have its own workers use."""
+"""Share of a worker's budget for the run of a manager in its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What the clock said, written down: a resume must hear the same."""
+    """A journalled reading of the clock, so that a resume sees the same."""
 
     elapsed: float
     usage: Usage = FREE
@@ -73,7 +73,7 @@ class Tick:
 
 @dataclass(slots=True)
 class _Turn:
-    """What one turn comes to, as it does."""
+    """Results of the current turn."""
 
     number: int
     began: float
@@ -100,7 +100,7 @@ class Loop:
         self.course = Course()
         self.ledger = ledger or Ledger(kit.limits)
         self.story: Story | None = None
-        """Who is told of every turn; nobody where this is a manager below another."""
+        """Journal of every turn; None for a manager below another."""
         self._kit = kit
         self._texts = texts
         self._assignment = assignment
@@ -112,19 +112,20 @@ class Loop:
         offered = kit.tools(files, tool_texts(texts["tool_description_templates"]))
         self._tools = tuple(tool.offer.name for tool in offered)
         self._forced: tuple[Delegation, Rejection] | None = None
-        """A repair that is due, and what it is for."""
+        """Repair that is due, and the rejection that forced it."""
         self._base = self.ledger.elapsed
         self._since = kit.clock.monotonic()
 
     def raise_to(self, limits: Limits) -> None:
-        """Have more from here on; what was used is used."""
+        """Raise the limits from here on; the use so far stays."""
         self._kit = replace(self._kit, limits=limits)
         self._team = replace(self._team, kit=self._kit)
         self.ledger.limits = limits
 
     async def run(self) -> str | Failure:
-        """Go on until there is a reason to end; a `Failure` is one of infrastructure."""
+        """Run until the run ends, and return the reason; a `Failure` is one of infrastructure."""
         while True:
+            # the clock first, so that the limits are checked with the current time
             await self._tick()
             if axis := self.ledger.out("loops", "tokens", "wall_seconds", "usd"):
                 return REASONS[axis]
@@ -139,7 +140,7 @@ class Loop:
                 return end
 
     async def _take(self, turn: _Turn) -> str | Failure:
-        """One turn; the reason where the run ends with it, else nothing."""
+        """Take one turn; return the reason if the run ends with it, else an empty text."""
         if self._forced is not None:
             return await self._repair(turn, *self._forced)
         decided = await self._decide(turn)
@@ -200,6 +201,7 @@ class Loop:
         if end := self._nobody_left(turn, wanted):
             return end
         if decided.managed and ledger.depth >= self._kit.limits.depth:
+            # the first time the manager may try otherwise; the second time ends the run
             again = any(one.gate == "depth" for one in course.rejections)
             words = f"managers may be {self._kit.limits.depth} deep, and this is the last"
             self._refuse(turn, "depth", words)
@@ -211,12 +213,12 @@ class Loop:
         done = await self._send(turn, wanted, decided.managed)
         if isinstance(done, Failure):
             return done
-        # somebody was sent: what was refused before is being dealt with
+        # workers were sent, so the count of equal refusals starts again
         course.alike, course.signature = 0, ("", "")
         return ""
 
     def _nobody_left(self, turn: _Turn, wanted: tuple[Delegation, ...]) -> str:
-        """Why the run ends because nobody can be sent; nothing where somebody can."""
+        """Return the reason if no worker can be sent, which ends the run; else an empty text."""
         axis = self.ledger.out(*_SENDING)
         if axis == "workers":
             self._refuse(turn, axis, _no_worker_for(wanted))
@@ -257,6 +259,7 @@ class Loop:
         if why.hopeless:
             return HOPELESS
         note(course, why.rejection)
+        # after enough equal refusals a repair is forced
         if course.alike < limits.rejected_completions:
             return ""
         repair = repair_for(course, why.rejection, limits.repairs)
@@ -266,7 +269,7 @@ class Loop:
         return ""
 
     async def _repair(self, turn: _Turn, wanted: Delegation, why: Rejection) -> str | Failure:
-        """Have something mended, whatever the manager thinks."""
+        """Send a worker to repair a refused completion, without asking the manager."""
         self._forced = None
         if self.ledger.out(*_SENDING):
             self._say([no_room_line(turn.number)])
@@ -282,7 +285,7 @@ class Loop:
         return FIXPOINT if repair.fixpoint else ""
 
     async def _manage(self, errand: Errand, scope: Scope, account: Account) -> Worked | Failure:
-        """A manager in the place of a worker, with its own workers and a share of the budget."""
+        """Run a manager in place of a worker, with its own workers and a share of the budget."""
         limits = self._kit.limits
         left = Limits(
             loops=int(account.loops * _SHARE),
@@ -313,6 +316,7 @@ class Loop:
         reason = await below.run()
         if isinstance(reason, Failure):
             return reason
+        # charge the worker's account with everything used below it
         account.used += ledger.usage
         account.tools_used += ledger.tool_calls
         account.loops_used += ledger.loops
@@ -337,7 +341,7 @@ class Loop:
         return self._scope.branch(f"turn-{turn.number}").branch(name)
 
     async def _tick(self) -> None:
-        """Look at the clock, once a turn; time of earlier sittings is in what they wrote down."""
+        """Journal the clock once a turn; time of earlier sessions is in their journalled ticks."""
         clock = self._kit.clock
 
         async def do() -> Tick:
@@ -347,6 +351,7 @@ class Loop:
         name = f"turn-{self.ledger.turns + 1}"
         tick = await self._scope.branch(name).call({"tick": name}, Tick, do, 0.0)
         assert isinstance(tick, Tick), "a clock does not fail"
+        # on a resume `tick` is the journalled time, so later ticks count from there
         self._base, self._since = tick.elapsed, clock.monotonic()
         self.ledger.elapsed = max(self.ledger.elapsed, tick.elapsed)
 
@@ -378,7 +383,7 @@ def _no_worker_for(wanted: tuple[Delegation, ...]) -> str:
 
 
 def _worked(reason: str, course: Course, written: Changes) -> Worked:
-    """What a manager below another brought back."""
+    """Return the result of a manager below another."""
     status = status_of(reason, delivered=bool(written))
     if course.end is None or status == "failed":
         failure = Failure("limit", "candidate", f"the manager below ended {status}: {reason}")

@@ -1,10 +1,10 @@
-"""The loss of a run, as its source defines it, with all its parts.
+"""Loss of an agent run, as the source defines it, with all its parts.
 
     total = 0.40 (1 - eval) + 0.30 (1 - critique) + 0.15 min(1, rejections / max_rejections)
           + 0.05 (1 - budget remaining) + 0.10 status penalty
 
-What nobody measured counts as a half, and a budget that nobody knows as whole. Most of it moves
-with how smoothly a run went and not with what it made: so its parts are always shown with it.
+A missing measure counts as 0.5, and an unknown budget as untouched. Most of the loss depends on how
+smoothly a run went, not on its deliverables. So its parts are always shown with it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,17 +14,17 @@ from typing import Any
 from kept.orchestrator.record import AgentRun
 
 UNKNOWN = 0.5
-"""What stands for a measure that nobody took."""
+"""Value of a missing measure."""
 
 USUAL_REJECTIONS = 2
-"""Rejections at which their part is full."""
+"""Default number of rejections at which their part reaches its maximum."""
 
 PENALTIES = {"complete": 0.0, "partial": 0.5, "failed": 1.0, "aborted": 1.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """What each part counts; they need not sum to 1."""
+    """Weight of each part; they need not sum to 1."""
 
     eval: float = 0.40
     critique: float = 0.30
@@ -35,21 +35,21 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """What a loss is made of, as it was measured; None where it was not."""
+    """Measured inputs of a loss; None if not measured."""
 
     eval_score: float | None = None
     critique_score: float | None = None
     rejections: int = 0
-    """Of completions, each once."""
+    """Refused completions, each counted once."""
     max_rejections: int = USUAL_REJECTIONS
     budget_remaining: float | None = None
-    """A share, 0 to 1."""
+    """Share of the budget, 0 to 1."""
     status: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A loss and its parts, each weighted."""
+    """A loss as its weighted parts."""
 
     eval: float
     critique: float
@@ -60,21 +60,22 @@ class Loss:
 
     @property
     def total(self) -> float:
-        """All parts together; lower is better."""
+        """Sum of all parts; lower is better."""
         return self.eval + self.critique + self.gate_reject + self.budget_burn + self.terminal
 
     def parts(self) -> dict[str, float]:
-        """The parts by their names, and the total."""
+        """Return the parts by name, and the total, rounded to 6 digits."""
         names = ("eval", "critique", "gate_reject", "budget_burn", "terminal", "total")
         return {name: round(getattr(self, name), 6) for name in names}
 
 
 def loss_of(signals: Signals, weights: Weights | None = None) -> Loss:
-    """The loss that these come to."""
+    """Compute the loss of some signals."""
     w = weights or Weights()
     eval_ = _share(signals.eval_score, UNKNOWN)
     critique = _share(signals.critique_score, UNKNOWN)
     remaining = _share(signals.budget_remaining, 1.0)
+    # avoid a division by 0
     most = signals.max_rejections if signals.max_rejections > 0 else USUAL_REJECTIONS
     return Loss(
         eval=w.eval * (1 - eval_),
@@ -91,7 +92,7 @@ def _share(value: float | None, otherwise: float) -> float:
 
 
 def signals_of(run: AgentRun) -> Signals:
-    """What a run of ours brings to its loss."""
+    """Return the signals of a run of Kept."""
     return Signals(
         eval_score=run.evaluation.score if run.evaluation else None,
         critique_score=run.critique.score if run.critique else None,
@@ -103,19 +104,19 @@ def signals_of(run: AgentRun) -> Signals:
 
 
 def run_loss(run: AgentRun, weights: Weights | None = None) -> Loss:
-    """The loss of a run of ours."""
+    """Compute the loss of a run of Kept."""
     return loss_of(signals_of(run), weights)
 
 
 def mean_of(rows: Iterable[Mapping[str, Any]], kind: str) -> float | None:
-    """The mean score of the rows of a kind; None where there is none."""
+    """Return the mean score of the rows of a kind; None if there is none."""
     scores = [_number(row.get("score")) for row in rows if row.get("kind") == kind]
     known = [score for score in scores if score is not None]
     return sum(known) / len(known) if known else None
 
 
 def first_number(*values: object) -> float | None:
-    """The first that is a number; None where none is."""
+    """Return the first value that is a number; None if there is none."""
     return next((one for one in map(_number, values) if one is not None), None)
 
 
@@ -126,7 +127,7 @@ def _number(value: object) -> float | None:
 
 
 def loss_words(loss: Loss) -> str:
-    """A loss with its parts, in one line."""
+    """Return a loss with its parts, in one line."""
     parts = loss.parts()
     total = parts.pop("total")
     shown: Sequence[str] = [f"{name} {value:.4f}" for name, value in parts.items()]

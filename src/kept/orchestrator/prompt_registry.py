@@ -1,8 +1,8 @@
-"""The prompt artifacts of agent runs in versions, in SQLite: which there are, and which are used.
+"""Registry of versioned prompt artifacts of agent runs, in SQLite.
 
-The tables are those of the source. Version 0 of an artifact is Kept's own text and stands in no
-table; an artifact without an active version is used as that. What an optimization did is written
-epoch by epoch, each in one transaction and once.
+The tables are those of the source. Version 0 of an artifact is Kept's own text, which is in no
+table. It is used if no version is active. Optimizations are recorded epoch by epoch, each once and
+in one transaction.
 """
 
 import json
@@ -20,10 +20,10 @@ from kept.store.candidate_files import database_trouble, is_private, make_folder
 from kept.store.home import Home
 
 FILE = "artifacts.db"
-"""Below a home; the experiment that a task belongs to has one of its own."""
+"""File name of the registry in a home; an experiment has its own file."""
 
 VERSION = 1
-"""Of the file."""
+"""Version of the file format, in `user_version`."""
 
 OF_EXPERIMENT = "outer_loop.db"
 
@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS epoch_runs (
 _DIGESTS = (
     "CREATE TABLE IF NOT EXISTS row_digests (row TEXT NOT NULL PRIMARY KEY, sha256 TEXT NOT NULL)"
 )
-"""Of every row that was there when Kept wrote last: SQLite does not notice a flipped bit."""
+"""Digest of every row at Kept's last write: SQLite does not detect flipped bits."""
 
 _TABLE_NAMES = ("artifact_versions", "task_suites", "epochs", "epoch_runs")
 _MADE = "SELECT 1 FROM sqlite_master WHERE name = 'artifact_versions'"
@@ -63,7 +63,7 @@ class Version:
     parent: int | None = None
     created: str = "1970-01-01T00:00:00Z"
     epoch: str = ""
-    """What made it; empty for one that no optimization did."""
+    """Epoch that made it; empty if no optimization did."""
     active: bool = False
 
 
@@ -79,7 +79,7 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """What a registry is optimized by."""
+    """Tasks that the artifacts of a registry are optimized on."""
 
     id: str
     name: str
@@ -89,34 +89,34 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """What one epoch came to."""
+    """Result of one epoch."""
 
     id: str
     suite: str
     number: int
     started: float
-    """Seconds since the epoch of clocks, as the next one."""
+    """Unix time in seconds, as is `ended`."""
     ended: float
     loss: float | None
     before: Mapping[str, str]
-    """The texts that were used when it began."""
+    """Texts in use when it began, by artifact."""
     after: Mapping[str, str]
-    """The texts that it tried; as before where nothing was proposed."""
+    """Texts that it tried; equal to `before` if nothing was proposed."""
     kept: bool
-    """Whether these lead from now on."""
+    """True if the tried texts become the incumbent."""
     uses: tuple[str, ...] = ()
-    """Artifacts of which runs use what was tried from now on."""
+    """Artifacts whose text in `after` becomes active."""
     reason: str = ""
     runs: Sequence[TaskRun] = ()
 
 
 def registry_path(home: Home) -> Path:
-    """Where the registry of a project is: `KEPT_ARTIFACTS`, or a file of its home."""
+    """Path of the registry of a project: `KEPT_ARTIFACTS`, or a file of its home."""
     return settings.artifacts_db() or home.path / FILE
 
 
 class PromptRegistry:
-    """Reads nothing and makes nothing before it is asked to."""
+    """Registry of prompt artifacts; the file is only opened, or created, when needed."""
 
     def __init__(
         self,
@@ -126,32 +126,32 @@ class PromptRegistry:
     ) -> None:
         self.path = path
         self._own = own
-        """The texts of version 0, by artifact."""
+        """Texts of version 0, by artifact."""
         self._begins = begins
-        """The texts that runs use as long as there is nothing at the path."""
+        """Texts in use while the file does not exist, by artifact."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The artifacts there are."""
+        """Names of all artifacts."""
         return tuple(self._own)
 
     def active(self) -> dict[str, Version]:
-        """What runs use, of every artifact."""
+        """Return the version in use of every artifact."""
         found = {one.name: one for one in self._rows("WHERE is_active") if one.name in self._own}
         return {name: found.get(name) or self._first(name, active=True) for name in self._own}
 
     def texts(self) -> dict[str, str]:
-        """The same, the texts alone."""
+        """Return the text in use of every artifact."""
         return {name: version.content for name, version in self.active().items()}
 
     def versions(self, name: str) -> list[Version]:
-        """All of an artifact, the oldest first."""
+        """Return all versions of an artifact, oldest first."""
         self._known(name)
         rows = self._rows("WHERE artifact_name = ? ORDER BY version", name)
         return [self._first(name, active=not any(row.active for row in rows)), *rows]
 
     def version(self, name: str, number: int) -> Version:
-        """One of them; a `SetupError` where it is not there."""
+        """Return one version; raises `SetupError` if it does not exist."""
         found = {one.number: one for one in self.versions(name)}
         if number not in found:
             there = ", ".join(map(str, found))
@@ -159,7 +159,7 @@ class PromptRegistry:
         return found[number]
 
     def activate(self, name: str, number: int) -> Version:
-        """Have runs use a version from now on; the one they used before."""
+        """Activate a version; return the one that was in use before."""
         self.version(name, number)
         before = self.active()[name]
         with self._writing() as database:
@@ -167,7 +167,7 @@ class PromptRegistry:
         return before
 
     def register(self, suite: Suite) -> None:
-        """Write a suite down, once."""
+        """Store a suite, unless it is stored already."""
         row = (
             suite.id,
             suite.name,
@@ -179,7 +179,7 @@ class PromptRegistry:
             database.execute("INSERT OR IGNORE INTO task_suites VALUES (?, ?, ?, ?, ?)", row)
 
     def record(self, epoch: Epoch) -> bool:
-        """Write down what an epoch came to, all or nothing; False where it stands there already."""
+        """Store an epoch in one transaction; False if it is stored already."""
         with self._writing() as database:
             known = database.execute("SELECT 1 FROM epochs WHERE id = ?", (epoch.id,)).fetchone()
             if known is not None:
@@ -187,6 +187,7 @@ class PromptRegistry:
             changed = [name for name in self._own if epoch.before[name] != epoch.after[name]]
             parents = {name: self._number(database, name, epoch.before[name]) for name in self._own}
             tried = {name: self._ensured(database, name, epoch, parents[name]) for name in changed}
+            # a version becomes active in the transaction that records why
             for name in epoch.uses:
                 _activate(database, name, self._number(database, name, epoch.after[name]))
             self._tell(database, epoch, parents, tried)
@@ -225,14 +226,14 @@ class PromptRegistry:
         )
 
     def epochs(self) -> list[tuple[str, int, float | None, dict[str, object]]]:
-        """Id, number, loss and what became of every epoch, the oldest first."""
+        """Return id, number, loss and result of every epoch, oldest first."""
         sql = "SELECT id, epoch_num, mean_loss, child_artifacts_json FROM epochs ORDER BY rowid"
         with self._reading() as database:
             rows = database.execute(sql).fetchall() if database is not None else []
         return [(row[0], row[1], row[2], json.loads(row[3])) for row in rows]
 
     def _ensured(self, database: sqlite3.Connection, name: str, epoch: Epoch, parent: int) -> int:
-        """The version with a text that an epoch tried: made, if it is not there yet."""
+        """Return the version with a text that an epoch tried; create it if needed."""
         text = epoch.after[name]
         found = self._find(database, name, text)
         if found is not None:
@@ -248,7 +249,7 @@ class PromptRegistry:
         return number
 
     def _number(self, database: sqlite3.Connection, name: str, text: str) -> int:
-        """The version that has a text; one of a user's own file is made a version first."""
+        """Return the version that has a text; a text from a user's file becomes a version first."""
         found = self._find(database, name, text)
         if found is not None:
             return found
@@ -296,7 +297,7 @@ class PromptRegistry:
             return [Version(*row) for row in rows]
 
     def check(self) -> None:
-        """Refuse a file that is damaged; there may be none."""
+        """Raise `SetupError` if the file is damaged; it need not exist."""
         with self._reading():
             pass
 
@@ -306,7 +307,7 @@ class PromptRegistry:
             raise SetupError(f"{self.path}: {what}", hint=hint)
 
     def _first_rows(self) -> list[Version]:
-        """The versions that it is made with: to begin one must not change what runs use."""
+        """Return the initial versions: creating the file must not change the texts in use."""
         found = {name: text for name, text in self._begins().items() if name in self._own}
         return [
             Version(name, 1, text, parent=0, active=True)
@@ -315,7 +316,7 @@ class PromptRegistry:
         ]
 
     def _make(self, database: sqlite3.Connection) -> None:
-        """Make what is not there, as a part of what is being written."""
+        """Create missing tables, in the current transaction."""
         new = database.execute(_MADE).fetchone() is None
         for table in (*_TABLES.split(";"), _DIGESTS, f"PRAGMA user_version = {VERSION}"):
             database.execute(table)
@@ -328,12 +329,12 @@ class PromptRegistry:
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection | None]:
-        """The database, or None where there is none yet: to look at it must not make it."""
+        """Open the database to read; None if it does not exist: reading must not create it."""
         if not self.path.exists():
             yield None
             return
         with self._open() as database:
-            # one moment of it, though another process writes
+            # one consistent snapshot, even if another process writes
             database.execute("BEGIN")
             self._verify(database)
             yield database if database.execute(_MADE).fetchone() else None
@@ -348,12 +349,13 @@ class PromptRegistry:
             raise SetupError(f"cannot write to {self.path.parent}: {error.strerror}") from error
         with self._open() as database:
             database.execute("PRAGMA journal_mode=WAL")
-            # at once: two writers that both have read would not wait for each other
+            # take the write lock now: upgrading a read lock later fails instead of waiting
             database.execute("BEGIN IMMEDIATE")
             try:
                 self._verify(database)
                 self._make(database)
                 yield database
+                # rewrite all digests, including rows that other tools added since
                 database.execute("DELETE FROM row_digests")
                 database.executemany(
                     "INSERT INTO row_digests VALUES (?, ?)", _row_digests(database)
@@ -383,10 +385,11 @@ class PromptRegistry:
 
 
 def damage_of(database: sqlite3.Connection) -> str:
-    """What is not as it was written; empty for nothing. Rows that others added are accepted."""
+    """Return the damage of a database; empty if none. Rows added by other tools are accepted."""
     told = str(database.execute("PRAGMA integrity_check(1)").fetchone()[0])
     if told != "ok":
         return told.replace("\n", " ")
+    # a damaged header may also show a larger version
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
         return f"it is of version {version}, which a newer Kept wrote or damage"
@@ -405,7 +408,7 @@ def damage_of(database: sqlite3.Connection) -> str:
 
 
 def _row_digests(database: sqlite3.Connection) -> list[tuple[str, str]]:
-    """A name and the digest of every row."""
+    """Return name and digest of every row."""
     found: list[tuple[str, str]] = []
     for table in _TABLE_NAMES:
         for number, *row in database.execute(f"SELECT rowid, * FROM {table}"):

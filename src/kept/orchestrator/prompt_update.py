@@ -1,9 +1,9 @@
-"""One update of one prompt artifact: every artifact is asked about, and the best promise is tried.
+"""Proposer that updates one prompt artifact: it requests an update of each and tries the best.
 
-Each artifact has a model call of its own, which is shown what was found wrong with runs of the
-tasks. An update may change a share of its text and no more; that is held by code, as are
-placeholders and length. Of all that are proposed, the one whose expected gain times its confidence
-is largest is put forward, and only that: what became of it is then known by itself.
+Each artifact has its own model call, which is shown the problems found in runs of the tasks. Code
+limits the share of the text that an update may change, and checks placeholders and length. Only
+the update with the largest product of expected gain and confidence is proposed. So the result of
+an update is not mixed with others.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ from kept.proposers.prompt_items import UNTOLD, Item, verdict_of
 UPDATE = "update"
 
 LONGEST = 20_000
-"""Characters of a text."""
+"""Maximum characters of a text."""
 
 SMALLEST = 60
-"""Words by which a shorter text is measured: of three lines, one would be more than a share."""
+"""Minimum word count when computing a share, so that short texts can change at all."""
 
 TRIED = 5
-"""Updates that came to nothing, of which a model is told."""
+"""Maximum number of earlier updates shown to the model."""
 
 DEFECTS = 20
-"""Things found wrong with one task that are told."""
+"""Maximum number of problems shown per task."""
 
 _TEXT: Mapping[str, object] = {"type": "string"}
 _SHARE: Mapping[str, object] = {"type": "number", "minimum": 0, "maximum": 1}
@@ -64,7 +64,7 @@ SCHEMA: Mapping[str, object] = {
 
 
 class Offer(NamedTuple):
-    """What was proposed for one artifact."""
+    """Update proposed for one artifact."""
 
     name: str
     content: str
@@ -74,11 +74,11 @@ class Offer(NamedTuple):
 
     @property
     def promise(self) -> float:
-        """What it is worth by its own account."""
+        """Expected gain times confidence, both estimated by the model."""
         return self.expected * self.confidence
 
     def told(self) -> dict[str, object]:
-        """For the record."""
+        """Return the offer without its text, for the record of the step."""
         return {
             "artifact": self.name,
             "rationale": self.rationale,
@@ -88,12 +88,12 @@ class Offer(NamedTuple):
 
 
 def best_offer(offers: list[Offer]) -> Offer:
-    """The largest promise; of equal ones the surer, then the first by name."""
+    """Return the offer with the largest promise, then confidence, then the first by name."""
     return min(offers, key=lambda one: (-one.promise, -one.confidence, one.name))
 
 
 def changed_share(before: str, after: str) -> float:
-    """How much of a text was changed: words removed and added, of all that there are."""
+    """Return the changed share of a text: words removed and added, of the words of both."""
     was, now = before.split(), after.split()
     moved = sum(c.end - c.start + c.new_end - c.new_start for c in changes(was, now))
     return moved / max(len(was) + len(now), SMALLEST)
@@ -101,20 +101,21 @@ def changed_share(before: str, after: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """Implements `kept.core.ports.Proposer`."""
+    """Proposer of prompt updates; implements `kept.core.ports.Proposer`."""
 
     asked: Asked
     told: str
-    """The prompt, with its placeholders."""
+    """Prompt text, with its placeholders."""
     step: float = 0.5
     """Share of a text that an update may change."""
     halves: bool = False
-    """Whether the step is halved by every update that was rolled back."""
+    """True if every rolled-back update halves the step."""
     name: str = UPDATE
     serial: bool = True
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """Have every artifact looked at, and put the best promise forward."""
+        """Request an update of every artifact, and propose the best."""
+        # first request rollouts of the incumbent on all train cases
         if not brief.answers:
             pairs = tuple(Pair(case.id, 0) for case in brief.train)
             return Ask(brief.incumbent.id, pairs, "feedback")
@@ -132,7 +133,7 @@ class Update:
         broken = [reply for reply in replies if isinstance(reply, Failure)]
         for failure in broken:
             if failure.blame == "infrastructure":
-                return failure  # to choose among some would be to choose by who was out
+                return failure  # else the choice would depend on which call failed
         offers = [reply for reply in replies if isinstance(reply, Offer)]
         about: dict[str, object] = {
             "step": round(share, 6),
@@ -153,11 +154,11 @@ class Update:
         )
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """For each incumbent, all that it is shown to fail from."""
+        """Return the number of rollouts requested per incumbent: one per train case."""
         return len(train)
 
     def share(self, closed: Iterable[ClosedStep]) -> float:
-        """What an update may change now."""
+        """Share of a text that an update may change now."""
         if not self.halves:
             return self.step
         own = (one for one in closed if one.turn.proposer == self.name)
@@ -174,7 +175,7 @@ class Update:
         share: float,
         scope: Scope,
     ) -> Offer | Failure | None:
-        """What a model would have one artifact be; None where it would leave it."""
+        """Request an update of one artifact; None if the model leaves it unchanged."""
         text = brief.incumbent.texts[name]
 
         def check(said: Any) -> str:  # noqa: ANN401 # JSON that satisfies the schema
@@ -207,7 +208,7 @@ class Update:
 
 
 def fault_in(name: RunPrompt, before: str, said: Mapping[str, Any], share: float) -> str:
-    """Why a reply cannot be used; empty where it can."""
+    """Return the problem with a reply; empty if it is usable."""
     if not said["change"]:
         return ""
     after = _ended(before, str(said["content"]))
@@ -228,12 +229,12 @@ def fault_in(name: RunPrompt, before: str, said: Mapping[str, Any], share: float
 
 
 def _ended(before: str, after: str) -> str:
-    """A new text with the end of its last line as it was."""
+    """Return a new text with the trailing white space of the old one."""
     return after.rstrip() + before[len(before.rstrip()) :]
 
 
 def _outcomes(brief: Brief) -> list[tuple[Case, Outcome]]:
-    """What came of the tasks, the worst first."""
+    """Return the outcomes of the tasks, worst (highest metric) first."""
     cases = {case.id: case for case in brief.train}
     found = [
         (cases[pair.case], outcome)
@@ -260,6 +261,7 @@ def _items(
 
 def _found(case: Case, outcome: Outcome, brief: Brief) -> str:
     metric = brief.objective.metric
+    # the parts of the loss are metrics named `loss_eval`, `loss_critique` …
     parts = {k: v for k, v in outcome.metrics.items() if k.startswith(f"{metric}_")}
     shown = ", ".join(f"{k.removeprefix(f'{metric}_')} {v:.3f}" for k, v in parts.items())
     data = case.data
@@ -270,7 +272,7 @@ def _found(case: Case, outcome: Outcome, brief: Brief) -> str:
 
 
 def _tried(brief: Brief, proposer: str) -> Iterator[Item]:
-    """The last updates and what became of them, the latest first."""
+    """Yield the last updates and their verdicts, latest first."""
     told = [
         step
         for step in reversed(brief.history.of(proposer))

@@ -1,7 +1,7 @@
-"""What an agent run is, while it goes on and when it has ended, as one value.
+"""Record of an agent run, during the run and after its end, as one value.
 
-Pure values, made of texts, numbers, lists and mappings alone, so that they can be written down and
-read back. Who runs fills them, who checks reads them, and the files of a run are written from them.
+All values are plain texts, numbers, lists and mappings, so they can be stored and read back. The
+loop fills them, the checks read them, and the files of a run are written from them.
 """
 
 from collections.abc import Mapping
@@ -21,43 +21,43 @@ Category = Literal[
 Effort = Literal["trivial", "moderate", "major"]
 
 Phase = Literal["ample", "moderate", "low", "critical", "exhausted"]
-"""How much is left on the scarcest axis: over 60 %, 30 %, 10 %, something, nothing."""
+"""Phase of the budget on its scarcest axis: over 60 %, 30 %, 10 %, something, nothing left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """Who thinks, as specs spell them."""
+    """Names of the models, as in specs."""
 
     manager: str
     worker: str
     critic: str = ""
-    """Empty where the manager's model judges."""
+    """Model of the critic; empty if it is the manager's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What an agent run may use at most, on every axis; `usd` None is no limit."""
+    """Limits of an agent run on every axis; `usd` None is no limit."""
 
     loops: int = 100
-    """Turns of the manager."""
+    """Turns of managers."""
     workers: int = 500
     tokens: int = 10_000_000
     tool_calls: int = 1_500
     wall_seconds: float = 3_600.0
     depth: int = 4
-    """Managers below one another, this one among them."""
+    """Levels of managers, including the first."""
     usd: float | None = None
     rejected_completions: int = 2
-    """Rejections alike, after which a repair is forced, or the run ends."""
+    """Equal rejections in a row after which a repair is forced, or the run ends."""
     parallel_workers: int = 4
     workers_per_iteration: int = 6
     repairs: int = 2
-    """Repairs of one subtask."""
+    """Maximum repairs of one subtask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What was used of the limits so far."""
+    """Use of the limits so far."""
 
     loops: int = 0
     workers: int = 0
@@ -70,16 +70,16 @@ class Used:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSnapshot:
-    """Where the budget stands at one moment."""
+    """State of the budget at one moment."""
 
     used: Used
     remaining: float
     """Share of the scarcest axis that is left, 0 to 1."""
     scarcest: str
-    """The axis that share is of, by its name in `Limits`."""
+    """Axis of that share, by its name in `Limits`."""
     phase: Phase
     wanted: Mapping[str, float] = field(default_factory=dict[str, float])
-    """By axis, what the last call could have come to that there was no room for."""
+    """Worst case of the last refused call, by axis."""
 
 
 How = Literal["reuse", "synthesize", "generate"]
@@ -87,12 +87,12 @@ How = Literal["reuse", "synthesize", "generate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Something that has to be possible for a subtask, and by which means it is."""
+    """Capability that a subtask needs, and the means that provides it."""
 
     capability: str
     how: How
     of: str = ""
-    """The tool, pattern or archetype; empty where something new is to be made."""
+    """Tool, pattern or archetype; empty if something new must be made."""
     assumptions: tuple[str, ...] = ()
 
 
@@ -106,22 +106,22 @@ class Subtask:
     priority: int = 0
     success_criteria: tuple[str, ...] = ()
     required_outputs: tuple[str, ...] = ()
-    """Files that it must leave, by paths below the output folder."""
+    """Files that it must produce, as paths below the output folder."""
     schemas: Mapping[str, Mapping[str, object]] = field(
         default_factory=dict[str, Mapping[str, object]]
     )
     """JSON schemas of outputs, by path."""
     smoke_test: str = ""
-    """A script among the outputs, or a command, that must end well; empty for none."""
+    """Script among the outputs, or command, that must exit with 0; empty for none."""
     tools: tuple[str, ...] = ()
-    """What the manager means to have it done with, by names of tools."""
+    """Names of the tools that the manager plans for it."""
     needs: tuple[Need, ...] = ()
-    """The same at length (R31)."""
+    """Needed capabilities and their means (R31)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """A worker that the manager wants to send, whether or not it can be."""
+    """A worker that the manager wants to send, even if the run refuses it."""
 
     worker_id: str
     subtask_id: str
@@ -130,7 +130,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the manager decided in one turn."""
+    """Decision of the manager in one turn."""
 
     kind: Literal["plan", "delegate", "complete", "fail", "diagnose"]
     why: str = ""
@@ -139,12 +139,12 @@ class Decision:
     final_result: Mapping[str, object] = field(default_factory=dict[str, object])
     confidence: float | None = None
     reason: str = ""
-    """Of a `fail`."""
+    """Reason of a `fail`."""
     failed_worker: str = ""
     hypotheses: tuple[str, ...] = ()
-    """Of a `diagnose`."""
+    """Hypotheses of a `diagnose`."""
     raw: str = ""
-    """What the model wrote."""
+    """Raw reply of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +159,10 @@ class Defect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critique:
-    """What a critic says of one worker's result, or of the whole run."""
+    """Critique of one worker's result, or of the whole run."""
 
     score: float
-    """0 is worthless, 1 without fault."""
+    """Score from 0 (worthless) to 1 (without fault)."""
     defects: tuple[Defect, ...] = ()
     prescriptions: tuple[str, ...] = ()
     reusable_patterns: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ class Critique:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegation:
-    """One subtask given to one worker, and what came of it."""
+    """One subtask given to one worker, and its result."""
 
     worker_id: str
     subtask_id: str
@@ -185,25 +185,25 @@ class Delegation:
     """The worker whose result this one repairs; empty for none."""
     attempt: int = 1
     result: Mapping[str, object] | None = None
-    """What the worker returned, `confidence` among it; None while there is nothing."""
+    """Reply of the worker, including `confidence`; None if there is none."""
     confidence: float | None = None
     failure: Failure | None = None
-    """Why there is no result."""
+    """Failure that explains a missing result."""
     critique: Critique | None = None
     critique_failure: Failure | None = None
-    """Why there is no critique, where one was asked for."""
+    """Failure of a requested critique."""
     lost: int = 0
-    """Errands of an agent CLI that were cut off and ran again: what they cost, nobody knows."""
+    """Errands of an agent CLI that were cut off and ran again; their cost is unknown."""
     tool_calls: int = 0
     written: tuple[str, ...] = ()
-    """Files that the worker changed, by paths below the workspace."""
+    """Files that the worker changed, as paths below the workspace."""
     usage: Usage = FREE
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that a check found, where it found it."""
+    """One problem or remark found by a check, with its location."""
 
     file: str
     detail: str
@@ -213,31 +213,31 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOutcome:
-    """What one check said of one completion; each stands here once."""
+    """Result of one check of one completion."""
 
     check: str
     passed: bool
     reason: str = ""
     findings: tuple[Finding, ...] = ()
-    """Of a check that passed: what it would have a reader know."""
+    """Problems; for a check that passed, remarks for readers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Something that the run refused: a completion, or another wish of the manager's."""
+    """A refusal: of a completion, or of another request of the manager."""
 
     iteration: int
     gate: str
-    """Which check: `l0`, `critique`, `placeholder` …; or `plan`, `delegation` …"""
+    """Check that refused: `l0`, `critique`, `placeholder` …; else `budget`, `workers`, `depth` …"""
     reason: str
     completion: bool
-    """Whether a completion was refused. Only those count in the loss."""
+    """True if a completion was refused. Only those count in the loss."""
     findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One repair: who it was forced upon, and how far its output moved."""
+    """One forced repair, and the similarity of its output to the one before."""
 
     iteration: int
     subtask_id: str
@@ -245,26 +245,26 @@ class Repair:
     attempt: int
     reason: str
     similarity: float | None = None
-    """Of this output to the one before; None for the first."""
+    """Similarity to the output before, set if it ended the repairs; else None."""
     fixpoint: bool = False
-    """Whether it moved so little that repairing ends (R35)."""
+    """True if it changed so little that the repairs end (R35)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iteration:
-    """One turn of the manager and all that it led to."""
+    """One turn of the manager and all its results."""
 
     number: int
-    """From 1."""
+    """Number of the turn, from 1."""
     decision: Decision | None
-    """None where the manager did not decide anything that could be read."""
+    """None if the manager made no valid decision."""
     garbage: tuple[str, ...] = ()
-    """What was wrong with each answer that had to be asked for again."""
+    """Problem of each invalid answer."""
     delegations: tuple[Delegation, ...] = ()
     checks: tuple[CheckOutcome, ...] = ()
-    """In the order they were asked; the last one is the one that refused, if any did."""
+    """Outcomes in the order of the checks; the last one refused, if any did."""
     budget: BudgetSnapshot | None = None
-    """After the iteration."""
+    """State of the budget after the iteration."""
     began: float = 0.0
     """Seconds since the run began."""
     ended: float = 0.0
@@ -272,79 +272,79 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """What the `eval` check measured."""
+    """Measurements of the `eval` check."""
 
     score: float
     per_metric: Mapping[str, float] = field(default_factory=dict[str, float])
     thresholds: Mapping[str, float] = field(default_factory=dict[str, float])
     action: str = ""
-    """`accept`, `retry_with_repair`, `fail` …"""
+    """Consequence: `accept`, `retry_with_repair` or `fail`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deliverable:
-    """One file that the run leaves."""
+    """One file that the run delivers."""
 
     path: str
-    """Below the output folder."""
+    """Path below the output folder."""
     bytes: int
     sha256: str
     declared: bool = False
-    """Whether the plan named it."""
+    """True if the plan named it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phased:
-    """A phase without any model came to its end (R33)."""
+    """Result of a deterministic phase (R33)."""
 
     name: str
     status: Literal["complete", "partial", "failed"]
     reason: str = ""
     written: tuple[str, ...] = ()
-    """Files that it changed."""
+    """Paths of the files that it changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """A run that a limit had ended goes on with higher ones."""
+    """Continuation of a run with higher limits, after a limit had ended it."""
 
     after: int
-    """The last turn with the limits before."""
+    """Number of turns before the continuation."""
     before: Limits
     limits: Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRun:
-    """An agent run: everything there is to know of it."""
+    """Complete record of an agent run."""
 
     run_id: str
     task: str
     models: Models
     limits: Limits
-    """What it has now; `raised` tells what it had before."""
+    """Current limits; `raised` has the earlier ones."""
     started: float
     """Seconds since the epoch."""
     inputs: tuple[str, ...] = ()
-    """Files that it was given, by paths below the input folder."""
+    """Input files, as paths below the input folder."""
     plan: tuple[Subtask, ...] = ()
-    """The last one."""
+    """Latest plan."""
     iterations: tuple[Iteration, ...] = ()
     rejections: tuple[Rejection, ...] = ()
-    """In order, each once."""
+    """Rejections in order, each once."""
     repairs: tuple[Repair, ...] = ()
     raised: tuple[Raised, ...] = ()
     phases: tuple[Phased, ...] = ()
-    """Before the first turn."""
+    """Deterministic phases, which run before the first turn."""
     evaluation: Evaluated | None = None
     critique: Critique | None = None
-    """Of the whole run: the mean score of the last critiques, and all of their defects."""
+    """Critique of the whole run: mean score and all defects of the last critiques."""
     deliverables: tuple[Deliverable, ...] = ()
     budget: BudgetSnapshot | None = None
-    """At the end, or now."""
+    """State of the budget, now or at the end."""
     status: Status = "running"
     reason: str = ""
-    """Why it ended so: `completed`, `max_loops`, `repair_fixpoint_detected`, `manager_garbage` …"""
+    """Reason of the end: `completed`, `max_loops`, `repair_fixpoint_detected` …"""
     final_result: Mapping[str, object] = field(default_factory=dict[str, object])
     confidence: float | None = None
     parent_run_id: str | None = None

@@ -27,43 +27,43 @@ from kept.orchestrator.toolkit import Kit, run_phases
 from kept.orchestrator.workers import Stop, Stoppable
 
 INPUT = "input"
-"""The folder of the workspace that holds what the task came with."""
+"""Folder of the workspace with the input files of the task."""
 
 FINDING = "finding"
-"""The role of what is wrong with a run, in its trace."""
+"""Role of a run's findings in its trace."""
 
 DELIVERED = "delivered"
-"""The branch of a run's scope that holds what it delivered."""
+"""Branch of a run's scope with its deliverable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a task came with, as it was read once."""
+    """Input files of a task, read once and journalled."""
 
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     usage: Usage = FREE
 
 
 AssignmentOf = Callable[[Case], Assignment]
-"""What a case is about, without its files."""
+"""Function that returns the assignment of a case, without its files."""
 
 FilesOf = Callable[[Case], Mapping[str, bytes]]
-"""The files of a case, read from where they are; asked once in the life of a run."""
+"""Function that reads the files of a case; called once in the life of a run."""
 
 Measures = Callable[[AgentRun], Mapping[str, float]]
 
 
 def _let_it_be(reason: str) -> None:
-    """Nobody goes on with it."""
+    """Accept the limit: the default if the run cannot be continued."""
 
 
 class _NotRaisedError(Exception):
-    """A limit is what it was."""
+    """The limit was not raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRunner:
-    """Implements `kept.core.ports.Runner`."""
+    """Runner of agent runs; implements `kept.core.ports.Runner`."""
 
     kit: Kit
     assignment_of: AssignmentOf
@@ -71,14 +71,14 @@ class AgentRunner:
     measures: Measures
     closes: Callable[[], Awaitable[None]]
     limited: Callable[[str], None] = _let_it_be
-    """Told of the limit that ended a run; may raise to leave it open."""
+    """Called with the limit that ended a run; may raise to leave the run open."""
     hear: Hearer | None = None
     stop: Stop = field(default_factory=Stop)
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Run it once, to whatever end; a `Failure` is one of infrastructure."""
+        """Run the task once, to its end; a `Failure` is one of infrastructure."""
         scope = Stoppable(scope, self.stop)
         given = await self._given(case, scope)
         if isinstance(given, Failure):
@@ -91,6 +91,7 @@ class AgentRunner:
         texts = {**self.kit.prompts, **candidate.texts}
         loop = Loop(self.kit, texts, assignment, files, scope)
         loop.story = story
+        # numbers the continuations after a raised limit, so that each journals its own deliverable
         sitting = 0
         delivered = await self._to_its_end(loop, story, files, scope, sitting)
         while not isinstance(delivered, Failure) and await self._raised(loop, story):
@@ -102,6 +103,7 @@ class AgentRunner:
         assert record is not None, "a run that has ended has begun"
         if is_limit(record.reason):
             self.limited(record.reason)
+        # the journal holds the files alone; output and metrics follow from the moments
         return delivered._replace(
             output=json.dumps(record.final_result, ensure_ascii=False, default=str),
             metrics=self.measures(record),
@@ -123,12 +125,16 @@ class AgentRunner:
         return delivered
 
     async def _raised(self, loop: Loop, story: Story) -> bool:
-        """Whether the limit that ended it is a higher one now, or was in an earlier sitting."""
+        """Raise the limits if the one that ended the run is higher now; True if raised.
+
+        A raise by an earlier session is read from the journal.
+        """
         ended = story.moments[-1].ended
         if ended is None or (axis := AXES.get(ended.reason)) is None:
             return False
         more, limits = self.kit.raised, loop.ledger.limits
 
+        # called only if the journal holds no further moment: then the limits now decide
         def make() -> Moment:
             if more is None or most(more, axis) <= most(limits, axis):
                 raise _NotRaisedError
@@ -144,7 +150,7 @@ class AgentRunner:
         return True
 
     async def close(self) -> None:
-        """Let go of scratch folders and the like."""
+        """Release scratch folders and other resources."""
         await self.closes()
 
     async def _given(self, case: Case, scope: Scope) -> Given | Failure:
@@ -158,7 +164,7 @@ class AgentRunner:
         return await scope.branch(INPUT).call({"inputs": case.id}, Given, read, 0.0)
 
     async def _deliver(self, files: SharedFiles, scope: Scope, sitting: int) -> Rollout | Failure:
-        """What stands in the output folder, written down as what the execution brought back."""
+        """Journal the output folder as the result of the run."""
 
         async def gather() -> Rollout:
             return Rollout(files=files.below(OUTPUT))
@@ -195,6 +201,7 @@ class AgentRunner:
         end = course.end
         words = end.reason if reason == FAILED and end is not None and end.reason else ""
         return Ended(
+            # reasons of phases carry details after a colon
             status=status_of(reason.partition(":")[0], delivered=any(files.values())),
             reason=f"{reason}: {words}" if words else reason,
             t=self.kit.clock.time(),
@@ -208,7 +215,7 @@ class AgentRunner:
 
 
 def _critique(course: Course) -> Critique | None:
-    """Of the whole run: what critics say together of the work that stands; None without any."""
+    """Combine the critiques of the work that stands; None if there are none."""
     said = [one.critique for one in course.standing() if one.critique is not None]
     if not said:
         return None
@@ -221,7 +228,7 @@ def _critique(course: Course) -> Critique | None:
 
 
 def _trace(record: AgentRun) -> tuple[TraceItem, ...]:
-    """The run in a few lines; its moments have all of it."""
+    """Return a short trace of the run; its moments have all details."""
     turns = [
         TraceItem("turn", f"{one.number}: {one.decision.kind if one.decision else 'no decision'}")
         for one in record.iterations
@@ -237,12 +244,12 @@ def _trace(record: AgentRun) -> tuple[TraceItem, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ByTask:
-    """Implements `kept.core.ports.Runner`; cases are known by the names of their tasks."""
+    """Runner for several tasks, by case id; implements `kept.core.ports.Runner`."""
 
     runners: Mapping[str, AgentRunner]
     closes: Callable[[], None]
     stop: Stop
-    """Whoever asks a run to stop calls this as well: what was sent is answered, nothing else."""
+    """Stop request shared with the run: calls in progress finish, and no new ones start."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
@@ -251,7 +258,7 @@ class ByTask:
         return await self.runners[case.id].run(job, candidate, case, scope)
 
     async def close(self) -> None:
-        """Let go of what all of them share."""
+        """Release what all runners share."""
         self.closes()
 
 
@@ -259,12 +266,12 @@ _SEVERITIES: dict[str, Severity] = {"critical": "high", "warning": "medium", "in
 
 
 class FoundScorer:
-    """Implements `kept.core.ports.Scorer`."""
+    """Scorer by the run's own measures; implements `kept.core.ports.Scorer`."""
 
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """Take the rollout's own measures, and the findings of its trace."""
+        """Return the rollout's own measures, and the findings of its trace."""
         found = [
             Finding(item.text, _SEVERITIES.get(str(item.data.get("severity")), "medium"))
             for item in rollout.trace
@@ -273,4 +280,4 @@ class FoundScorer:
         return Score(rollout.metrics, tuple(found))
 
     async def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: no resources are held."""

@@ -1,4 +1,4 @@
-"""Where a run stands: plan, results, refusals. What the manager is told of it."""
+"""State of a run (plan, results, refusals), and the manager's prompt made from it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,60 +13,60 @@ from kept.orchestrator.toolkit import RULE, joined, place
 from kept.proposers.prompt_items import Part, fitted
 
 _RESULT = 1_500
-"""Characters of a worker's result that a manager is shown."""
+"""Maximum characters of a worker's result in a prompt."""
 
 _FILES = 200
-"""Files that are listed."""
+"""Maximum number of listed files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a run is about."""
+    """Task of a run, with its inputs and origin."""
 
     task: str
     run_id: str = ""
-    """Empty where only the reader of a journal knows it."""
+    """Id of the run; empty if only the reader of the journal knows it."""
     inputs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """By path below `input/`."""
+    """Input files by path below `input/`."""
     brief: str = ""
-    """What the manager is told in its first turn only; empty for nothing."""
+    """Text for the manager's first turn only; empty for none."""
     parent_run_id: str | None = None
     tags: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Course:
-    """All that has come of a run so far."""
+    """State of a run so far."""
 
     plan: tuple[Subtask, ...] = ()
     delegations: list[Delegation] = field(default_factory=list[Delegation])
     last: tuple[Delegation, ...] = ()
-    """Of the last turn that sent anybody."""
+    """Delegations of the last turn that sent workers."""
     rejections: list[Rejection] = field(default_factory=list[Rejection])
     repairs: list[Repair] = field(default_factory=list[Repair])
     evaluation: Evaluated | None = None
     diagnosed: tuple[str, ...] = ()
     idle: int = 0
-    """Turns in a row that sent nobody and completed nothing."""
+    """Turns in a row that only planned or diagnosed."""
     alike: int = 0
-    """Completions in a row that were refused for the same."""
+    """Completions in a row that were refused for the same reason."""
     signature: tuple[str, str] = ("", "")
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Bytes of the deliverables at the completion before."""
+    """Bytes of each deliverable at the previous completion."""
     outputs: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """By subtask, what its repairs brought, one after another."""
+    """Outputs of the repairs in order, by subtask."""
     end: Decision | None = None
-    """The last decision that the task is done, or cannot be."""
+    """Last decision to complete or to fail."""
 
     def subtask(self, id_: str) -> Subtask | None:
-        """One of the plan's; None where the plan has none of that name."""
+        """Return a subtask of the plan; None if there is none with this id."""
         return next((one for one in self.plan if one.id == id_), None)
 
     def standing(self) -> tuple[Delegation, ...]:
-        """The work that stands after the last turn that sent anybody, for critics to be heard of.
+        """Return the work whose critiques count, after the last turn that sent workers.
 
-        Who failed and changed nothing leaves what stood before: else a failed repair would do away
-        with the critique that it was sent for.
+        A delegation that failed and changed nothing is replaced by the work before it. Otherwise a
+        failed repair would remove the critique that it was sent for.
         """
         return tuple(self._stands(one) for one in self.last)
 
@@ -80,7 +80,7 @@ class Course:
         return last
 
     def before(self, subtask: Subtask | None) -> str:
-        """What others brought that a subtask builds on, in words."""
+        """Return the results of the subtasks that a subtask depends on, as text."""
         wanted = subtask.dependencies if subtask is not None else ()
         rows = [one for one in self.delegations if one.subtask_id in wanted]
         return "\n".join(
@@ -98,12 +98,13 @@ def told(
     files: Mapping[str, bytes],
     room: int | None,
 ) -> str:
-    """How things stand, for the manager."""
+    """Return the state of the run as a prompt for the manager."""
     first = ledger.turns <= 1
     lines = "\n".join(f"* {line}" for line in course.diagnosed)
     rows = [f"* {path} ({len(data)} bytes)" for path, data in list(files.items())[:_FILES]]
     more = [f"* [{len(files) - _FILES} more]"] if len(files) > _FILES else []
     workspace = "\n".join([*rows, *more]) or "It is empty."
+    # the number is the priority when the prompt is cut: higher ones go first, 0 is never cut
     parts = [
         Part("brief", assignment.brief.strip() if first else ""),
         Part("task", f"## Task\n\n{assignment.task}"),
@@ -126,7 +127,7 @@ def told(
 
 
 def system(texts: Mapping[str, str], ground: Ground) -> str:
-    """What a manager is told once and for all."""
+    """Return the system prompt of the manager."""
     values = {"tools": ", ".join(ground.tools), "workers": str(ground.most_workers)}
     return joined(
         place(texts["manager"], values),
@@ -141,7 +142,7 @@ def _context(assignment: Assignment, template: str) -> str:
     shown = ", ".join(f"`input/{name}`" for name in names[:20])
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     inputs = f"the task came with {shown}{more}" if names else "the task came without any files"
-    # not by its id, which is made of the time: requests of equal runs are equal
+    # without its id, which contains the time: equal runs must make equal requests
     parent = "It goes on from an earlier run." if assignment.parent_run_id else ""
     return place(template, {"inputs": inputs, "parent": parent}).strip()
 
@@ -202,7 +203,7 @@ def _budget(ledger: Ledger) -> str:
 
 
 def _time(ledger: Ledger) -> str:
-    """Say that time runs out, in steps: a count of seconds would differ in every run."""
+    """Report the remaining time in steps: exact seconds would make every request different."""
     most = ledger.limits.wall_seconds
     left = 1 - ledger.elapsed / most if most > 0 else 0.0
     steps = {0.1: "a tenth", 0.25: "a quarter", 0.5: "half"}

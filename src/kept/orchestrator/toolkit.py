@@ -23,58 +23,58 @@ from kept.orchestrator.events import Moment, Story, phase_line
 from kept.orchestrator.record import Delegation, How, Limits, Models, Need, Phased, Subtask
 
 Texts = Mapping[str, str]
-"""Prompts and artifacts of a run, by name."""
+"""Prompt texts and artifacts of a run, by name."""
 
 ToolsFor = Callable[[SharedFiles, Mapping[str, str]], Sequence[Tool]]
-"""The tools for some files, told of by these texts."""
+"""Function that returns the tools for shared files, with these texts as descriptions."""
 
 
 def _nobody(line: str) -> None:
-    """Nobody listens."""
+    """Ignore a line: the default without a listener."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
-    """What one worker is sent to do."""
+    """Assignment of one worker."""
 
     delegation: Delegation
     subtask: Subtask | None
     files: SharedFiles
     texts: Texts
     before: str
-    """What others brought that it builds on, in words; empty for nothing."""
+    """Results of other workers that it builds on, as text; empty for none."""
     held: Mapping[str, int]
-    """Bytes of each file when the workers of its turn were sent: not what others write meanwhile,
-    or what it is told would be a matter of timing."""
+    """Bytes of each file when the workers of its turn were sent. Later changes are left out, so
+    that its prompt does not depend on timing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worked:
-    """What a worker brought back, or why it brought nothing."""
+    """Result of a worker, or its failure."""
 
     result: Mapping[str, object] | None = None
     confidence: float | None = None
     failure: Failure | None = None
-    """Of its own; one of infrastructure ends the run instead."""
+    """Failure of the worker itself; one of infrastructure ends the run instead."""
     written: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
-    """Files as it left them; None for what it removed."""
+    """Content of the files that it changed; None for deleted ones."""
     story: str = ""
-    """What it did, in short, for its critic."""
+    """Summary of its steps, for its critic."""
     lost: int = 0
-    """Errands that were cut off and ran again."""
+    """Number of errands that were cut off and ran again."""
 
 
 class Works(Protocol):
-    """One way of having a subtask done: a model with tools, an agent CLI."""
+    """A kind of worker: a model with tools, or an agent CLI."""
 
     async def __call__(self, errand: Errand, scope: Metered) -> Worked | Failure:
-        """Do it once; a `Failure` is one of infrastructure."""
+        """Do the errand once; a `Failure` is one of infrastructure."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """All that a run needs besides its task."""
+    """Everything that a run needs besides its task."""
 
     models: Models
     manager: Model
@@ -83,23 +83,23 @@ class Kit:
     tools: ToolsFor
     checks: tuple[Check, ...]
     beside: Callable[[Mapping[str, bytes]], Runs]
-    """Runs commands in a copy of the deliverables."""
+    """Function that returns a command runner for a copy of the deliverables."""
     limits: Limits
     clock: Clock
     prompts: Mapping[str, str]
-    """Of manager, worker and critic."""
+    """System prompts of manager, worker and critic."""
     phases: tuple[DeterministicPhase, ...] = ()
-    """What is run before anybody is asked (R33)."""
+    """Deterministic phases, which run before the first model call (R33)."""
     runs_on: RunsOn | None = None
-    """Runs those; None where there are none."""
+    """Runner of the phases; None if there are none."""
     raised: Limits | None = None
-    """What a run that a limit has ended may go on with; None where it is over."""
+    """New limits for a run that a limit has ended; None if it cannot continue."""
     says_tools: bool = False
-    """Whether plans have to say what each subtask is done with (R31)."""
+    """True if plans must name the tools or means of each subtask (R31)."""
     room: int | None = None
     """Tokens that a request to the manager or the critic may have; None if unknown."""
     say: Callable[[str], None] = _nobody
-    """Told what happens as it does, a line each: for people, and journalled elsewhere."""
+    """Called with a line of progress for people; the journal is separate."""
 
 
 RULE = """\
@@ -107,25 +107,25 @@ Every subtask says what it is done with: in `tools`, names of the tools that the
 `tool_manifest`, a list of objects with `capability` (what has to be possible) and
 `reuse_or_generate`: `reuse` with `tool` or `pattern_id`, `synthesize` with `archetype_id` and
 `recipe_params`, `generate` with `assumptions` (a list). A plan without that is not taken."""
-"""For a manager whose plans must."""
+"""Addition to the manager's prompt if its plans must name tools or means."""
 
 _WITH: Mapping[How, tuple[tuple[str, ...], ...]] = {
     "reuse": (("tool", "pattern_id"),),
     "synthesize": (("archetype_id",), ("recipe_params",)),
     "generate": (("assumptions",),),
 }
-"""What goes with each way, one name of each group."""
+"""Keys required by each value of `reuse_or_generate`: one of each group."""
 
 
 def needs_of(rows: Sequence[object]) -> tuple[Need, ...]:
-    """The rows of a manifest that say something."""
+    """Return the needs of the valid rows of a manifest."""
     return tuple(_need(row) for row in map(_row, rows) if not any(_faults(row)))
 
 
 def manifest_faults(
     subtask: str, rows: Sequence[object], named: Sequence[str], tools: Sequence[str]
 ) -> Iterator[str]:
-    """All that is wrong with what one subtask says it is done with."""
+    """Yield all problems with the tools and the manifest of one subtask."""
     there = ", ".join(tools)
     if not rows and not named:
         yield f"subtask `{subtask}` does not say what it is done with: `tools` (of {there})"
@@ -138,7 +138,10 @@ def manifest_faults(
 
 
 def tool_name(name: str) -> str:
-    """As providers take it: the original has dots in its names, and one for all of arithmetic."""
+    """Return a tool name as providers accept it.
+
+    The source has dots in its names; its arithmetic tools are one tool here.
+    """
     plain = name.strip().replace(".", "_")
     return "arithmetic" if plain.startswith("arithmetic") else plain
 
@@ -155,6 +158,7 @@ def _faults(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"has `reuse_or_generate` {how!r}, which is one of {', '.join(_WITH)}"
         return
     for names in _WITH[cast("How", how)]:
+        # one key of each group is enough
         if not any(name in row for name in names):
             yield f"is to {how} and has no {' or '.join(f'`{name}`' for name in names)}"
 
@@ -173,7 +177,7 @@ def _need(row: Mapping[str, Any]) -> Need:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What one phase came to, as it is journalled: a resume does not run it again."""
+    """Journalled result of one phase, so that a resume does not run it again."""
 
     phased: Phased
     changes: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
@@ -181,13 +185,17 @@ class _Left:
 
 
 async def run_phases(kit: Kit, files: SharedFiles, scope: Scope, story: Story) -> str | Failure:
-    """Why the run ends with them; nothing where it goes on. A `Failure` is of infrastructure."""
+    """Run all phases; return the reason if the run ends with one, else an empty text.
+
+    A `Failure` is one of infrastructure.
+    """
     if kit.runs_on is None:
         return ""
     for phase in kit.phases:
         left = await _once(phase, kit.runs_on, files, scope.branch(phase.name))
         if isinstance(left, Failure):
             return left
+        # on a resume the journalled changes are applied without running the command
         files.apply(left.changes, files.stamp())
         came = left.phased
         kit.say(phase_line(came))
@@ -223,26 +231,26 @@ _SECTION = re.compile(
 
 
 def own_artifacts() -> dict[str, str]:
-    """Kept's own."""
+    """Return Kept's own prompt artifacts, by name."""
     return {name: prompt(name) for name in ARTIFACTS}
 
 
 def own_prompts() -> dict[str, str]:
-    """Kept's own."""
+    """Return Kept's own system prompts, by role."""
     return {name: prompt(name) for name in ROLES}
 
 
 def tool_texts(text: str) -> dict[str, str]:
-    """What workers are told of each tool, by its name: a section of Markdown each."""
+    """Return the description of each tool by name, from sections of Markdown."""
     found = _SECTION.findall(text)
     return {name.replace(".", "_"): " ".join(body.split()) for name, body in found if body.strip()}
 
 
 def joined(*parts: str) -> str:
-    """Texts one after another, those that are there."""
+    """Join the non-empty texts, with an empty line between them."""
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
 def place(text: str, values: Mapping[str, str]) -> str:
-    """A text with what its placeholders hold."""
+    """Return a text with its placeholders filled in."""
     return filled(text, values)

@@ -45,11 +45,11 @@ R = TypeVar("R", bound=Priced)
 
 
 class CatchingUp:
-    """The workers of one turn, of whom so many may do something new at a time."""
+    """The workers of one turn, of which `side_by_side` may make new calls at a time."""
 
     def __init__(self, workers: int, side_by_side: int, above: "Following | None" = None) -> None:
         self.above = above
-        """Who sent them, where that is somebody of another turn."""
+        """Worker of the turn above that sent them as a manager; None at the top."""
         self.places = asyncio.Semaphore(side_by_side)
         self._behind = workers
         self._waits = False
@@ -57,11 +57,11 @@ class CatchingUp:
 
     @property
     def everybody(self) -> asyncio.Event:
-        """Set when nobody has anything left to hear, of this turn and of those above it."""
+        """Event set when all workers have finished replaying, in this turn and those above."""
         return self._all
 
     def one_has(self, *, waits: bool) -> None:
-        """One more has heard all there is, and waits for the others, or has ended."""
+        """Count a worker that has finished replaying and waits for the others, or has ended."""
         self._behind -= 1
         self._waits = self._waits or waits
         if self._behind:
@@ -69,27 +69,27 @@ class CatchingUp:
         if self.above is None:
             self._all.set()
         elif self._waits:
-            # who sent them hears nothing before they have answered; if none waits, it goes on
+            # the manager above replays nothing until they have answered; if none waits, it goes on
             self.above.has_heard(waits=True)
 
 
 @dataclass(slots=True)
 class Following:
-    """One of them."""
+    """One worker of a turn, with the state of its replay."""
 
     turn: CatchingUp
     live: bool = False
-    """Whether it may do something new."""
+    """True if it may make new calls."""
     _heard: bool = False
     _first: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def go_live(self) -> None:
-        """Wait until all have heard what there is, and then for a place."""
+        """Wait until all workers have finished replaying, then for a free place."""
         async with self._first:
             if self.live:
                 return
             self.has_heard(waits=True)
-            # who comes last finds nobody to wait for, and is not to be served first for that
+            # the last one would not have to wait; yield once so that it is not served first
             await asyncio.sleep(0)
             await self.turn.everybody.wait()
             if self.turn.above is not None:
@@ -98,20 +98,20 @@ class Following:
             self.live = True
 
     def ended(self) -> None:
-        """It has done all that it will."""
+        """Record that the worker has ended, and free its place."""
         self.has_heard(waits=False)
         if self.live:
             self.turn.places.release()
 
     def has_heard(self, *, waits: bool) -> None:
-        """It has heard all there is; said once."""
+        """Record once that the worker has finished replaying."""
         if not self._heard:
             self._heard = True
             self.turn.one_has(waits=waits)
 
 
 class _NewError(Exception):
-    """The journal does not hold it."""
+    """The journal has no reply for this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class CatchUp:
         do: Callable[[], Awaitable[R | Failure]],
         worst_usd: float | None = None,
     ) -> R | Failure:
-        """The journalled reply, or a new one as soon as it may be had."""
+        """Return the journalled reply, or a new one once the worker may make new calls."""
 
         async def if_live() -> R | Failure:
             if not self.worker.live:
@@ -138,21 +138,21 @@ class CatchUp:
         try:
             return await self.scope.call(request, reply, if_live, worst_usd)
         except _NewError:
-            # not inside of the call: money would be set aside meanwhile that others wait for
+            # wait outside the call, which would reserve budget that others need
             await self.worker.go_live()
         return await self.scope.call(request, reply, do, worst_usd)
 
     def branch(self, name: str) -> "CatchUp":
-        """The same below."""
+        """Return a scope below this one, for the same worker."""
         return CatchUp(self.scope.branch(name), self.worker)
 
 
 class Broken(ValueError):
-    """An answer that is not what was agreed; says what is wrong, for the worker."""
+    """An answer that violates the output contract; the message is for the worker."""
 
 
 def result_of(text: str, name: str, required: Sequence[str]) -> Mapping[str, object]:
-    """What a worker reports under its name; raises `Broken`."""
+    """Parse the result that a worker reports under its name; raises `Broken`."""
     try:
         found: dict[str, Any] = json.loads(fit(text, {"type": "object"}))
     except Unfit as error:
@@ -163,26 +163,26 @@ def result_of(text: str, name: str, required: Sequence[str]) -> Mapping[str, obj
 
 
 def confidence_of(result: Mapping[str, object]) -> float:
-    """How sure the worker is."""
+    """Return the worker's confidence in its result."""
     return float(cast("float", result["confidence"]))
 
 
 class Stop:
-    """Whether somebody asked; called by whoever does, from the thread of the run."""
+    """Stop request; call it from the thread of the run."""
 
     def __init__(self) -> None:
         self.asked = False
         self.live = False
-        """Whether anything new was asked for: before, a resume only hears what was said."""
+        """True once a new call was made; until then a resume only replays."""
 
     def __call__(self) -> None:
-        """Ask."""
+        """Request a stop."""
         self.asked = True
 
 
 @dataclass(frozen=True, slots=True)
 class Stoppable:
-    """A scope that makes no new call once a stop was asked for; implements `Scope`."""
+    """A scope that makes no new calls after a stop request; implements `Scope`."""
 
     scope: Scope
     stop: Stop
@@ -194,7 +194,7 @@ class Stoppable:
         do: Callable[[], Awaitable[R | Failure]],
         worst_usd: float | None = None,
     ) -> R | Failure:
-        """The journalled reply, or a new one; cancels where there would have to be a new one."""
+        """Return the journalled reply, or a new one; cancels new calls after a stop request."""
 
         async def unless_stopped() -> R | Failure:
             if self.stop.asked:
@@ -205,27 +205,27 @@ class Stoppable:
         return await self.scope.call(request, reply, unless_stopped, worst_usd)
 
     def branch(self, name: str) -> "Stoppable":
-        """The same below."""
+        """Return a scope below this one, with the same stop request."""
         return Stoppable(self.scope.branch(name), self.stop)
 
 
 Manages = Callable[[Errand, Scope, Account], Awaitable[Worked | Failure]]
-"""Has a subtask done by a manager of its own."""
+"""Function that runs a manager for a subtask."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """When the work of a manager in the place of a worker joined that of the others."""
+    """Journalled order in which the changes of a manager below were merged."""
 
     stamp: int
     refused: str = ""
-    """Why it could not; empty where it did."""
+    """Reason why they could not be merged; empty if they were."""
     usage: Usage = FREE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """Who workers are, and what they share."""
+    """Workers of a run, with their shared files and budget."""
 
     kit: Kit
     texts: Texts
@@ -236,13 +236,16 @@ class Team:
     async def send(
         self, wanted: Sequence[Delegation], course: Course, scope: Scope, managed: frozenset[str]
     ) -> tuple[Delegation, ...] | Failure:
-        """What came of each; a `Failure` is one of infrastructure, and none of theirs."""
+        """Run the workers in parallel, and return the results in order.
+
+        A `Failure` is one of infrastructure; failures of workers are in the results.
+        """
         held = {path: len(data) for path, data in self.files.all().items()}
         errands = [
             Errand(
                 delegation=one,
                 subtask=(subtask := course.subtask(one.subtask_id)),
-                # who manages others works in a copy: what it is told must not depend on neighbours
+                # a manager below works in a copy: its prompts must not depend on its neighbours
                 files=self.files.copy() if one.worker_id in managed else self.files,
                 texts=self.texts,
                 before=course.before(subtask),
@@ -250,13 +253,13 @@ class Team:
             )
             for one in wanted
         ]
-        # before the rest is shared out among those of them who send others
+        # counted first: the rest is shared among those that manage others
         self.ledger.workers += len(wanted)
         accounts = self.ledger.open(len(wanted))
         side_by_side = self.kit.limits.parallel_workers
         above = None
         if isinstance(scope, CatchUp):
-            # a worker sends these: their scopes lie below the one that it wraps
+            # sent by a manager below: use the scope that it wraps
             above, scope = scope.worker, scope.scope
         turn = CatchingUp(len(wanted), side_by_side, above)
         started = (
@@ -288,7 +291,7 @@ class Team:
             worker.ended()
 
     async def _merged(self, worked: Worked, scope: Scope) -> Worked:
-        """What was changed in a copy, changed in the files that all share."""
+        """Merge the changes of a copy into the shared files."""
         changes = worked.written
 
         async def do() -> Merged:
@@ -322,6 +325,7 @@ class Team:
             written=tuple(sorted(worked.written)),
             lost=worked.lost,
         )
+        # a critique is paid from the worker's own account
         if worked.result is not None:
             said = await criticise(self.kit, errand, worked, metered.branch("critic"))
             if isinstance(said, Failure) and said.blame == "infrastructure":
@@ -342,26 +346,27 @@ class Team:
 
 
 ROUNDS = 15
-"""Replies of a worker, after which it is taken to go round in circles."""
+"""Maximum replies of a worker with tool calls, against endless loops."""
 
 _USED_UP = "there are no tool calls left: answer now, with what you have"
 
 
 @dataclass(frozen=True, slots=True)
 class ChatWorker:
-    """Implements `Works` with a model."""
+    """Worker that is a model with tools; implements `Works`."""
 
     model: Model
     tools: ToolsFor
 
     async def __call__(self, errand: Errand, scope: Metered) -> Worked | Failure:
-        """Talk until there is an answer that keeps the contract, or there will be none."""
+        """Run the tool loop until an answer keeps the output contract; one retry."""
         desk = _Desk(scope.account)
         agent = self._agent(errand, desk)
         name, required = errand.delegation.worker_id, errand.delegation.required_fields
         messages = (*agent.told, Message("user", told(errand)))
         trace: tuple[TraceItem, ...] = ()
         broken = ""
+        # the conversation goes on with the problem, so the second try sees the first
         for n in range(2):
             said = await agent.say(messages, scope.branch(f"say-{n}"), 0)
             if isinstance(said, Failure) and said.blame == "infrastructure":
@@ -414,33 +419,33 @@ def _keeps_contract(text: str, wanted: Delegation) -> bool:
 
 @dataclass(slots=True)
 class _Desk:
-    """Where one worker's uses of tools come together."""
+    """Shared state of one worker's tool calls."""
 
     account: Account
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     written: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
-    """Files as the worker left them."""
+    """Content of the files that the worker changed; None for deleted ones."""
 
     def ended(self, failure: Failure, trace: tuple[TraceItem, ...]) -> Worked:
-        """A worker that came to nothing."""
+        """Return the result of a worker that failed."""
         return Worked(failure=failure, written=self.written, story=_story(trace))
 
 
 @dataclass(frozen=True, slots=True)
 class _InTurn:
-    """A tool whose uses by one worker come one after another, and are counted."""
+    """A tool whose calls by one worker run one after another, and are counted."""
 
     tool: Tool
     desk: _Desk
 
     @property
     def offer(self) -> ToolOffer:
-        """What a model is told of it."""
+        """Description of the tool for models."""
         return self.tool.offer
 
     async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
-        """Use it, where that is still allowed."""
-        # a model that wants a file written and then read expects that order
+        """Use the tool if a tool call is left."""
+        # parallel tool calls run in order, because a model may write a file and then read it
         async with self.desk.turn:
             if not self.desk.account.use_tool():
                 return ToolAnswer(_USED_UP, wrong=True)
@@ -451,7 +456,7 @@ class _InTurn:
 
 
 def told(errand: Errand) -> str:
-    """What a worker is told of its subtask."""
+    """Return the prompt of a worker for its subtask."""
     subtask, wanted = errand.subtask, errand.delegation
     parts = [f"Your name: {wanted.worker_id}"]
     if subtask is not None:
@@ -482,7 +487,7 @@ def _listed(lines: "tuple[str, ...] | list[str]") -> str:
 
 
 def _story(trace: tuple[TraceItem, ...]) -> str:
-    """What a worker used and what came of it, a line each."""
+    """Return a line for each tool call of a worker, with its result."""
     lines: list[str] = []
     for item in trace:
         if item.role == "tool":

@@ -32,35 +32,35 @@ MARKERS = (
     *(r"\bTODO\b", r"\bXXX\b", r"(?<![\w?])\?\?\?", r"\bLorem ipsum\b", r"\bTBD\b", r"\bFIXME\b"),
     *(r"\bTITLE GOES HERE\b", r"\bAuthor Name\b", r"\bto be filled\b"),
 )
-"""What stands where something was to be written; as it is spelled."""
+"""Patterns of placeholders for unwritten text; case-sensitive."""
 
 LOOP = 0.85
-"""Likeness of two paragraphs above which one repeats the other."""
+"""Similarity of two paragraphs above which one repeats the other."""
 
 LEAST_WORDS = 20
-"""Of a paragraph that can be said to repeat another."""
+"""Minimum words of a paragraph that can count as a repetition."""
 
 NEAR = 200
-"""Paragraphs back that one is held against; an equal one is found however far away."""
+"""Number of earlier paragraphs compared for similarity; equal ones are found at any distance."""
 
 GROWTH = 2.5
-"""Times the size before, above which a file did not grow but was written over and over."""
+"""Growth factor above which a file was probably written over and over."""
 
 STUB = 512
-"""Bytes up to which a file was a beginning: it is meant to grow."""
+"""Bytes below which a file was only a start, so that any growth is fine."""
 
 CLAIMS_JSON = (".json", ".geojson", ".ipynb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """One deliverable, and what is needed to judge it."""
+    """One deliverable, with the data needed to check it."""
 
     path: str
     data: bytes
     task: str = ""
     before: int | None = None
-    """Bytes that it had when it was last looked at; None where it is new."""
+    """Bytes at the check before; None for a new file."""
     text: str | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Look:
 
 
 def no_placeholder(look: Look) -> Finding | None:
-    """No mark of something unwritten; one that the task itself has is its subject."""
+    """Refuse placeholders, except those that the task itself contains."""
     for marker in MARKERS:
         found = re.search(marker, look.text or "")
         if found and found[0] not in look.task:
@@ -78,7 +78,7 @@ def no_placeholder(look: Look) -> Finding | None:
 
 
 def no_text_loop(look: Look) -> Finding | None:
-    """No paragraph that repeats another."""
+    """Refuse a paragraph that repeats an earlier one."""
     if look.text is None or suffix_of(look.path) not in PROSE | {""}:
         return None
     repeated = repeated_paragraph(paragraphs(look.text))
@@ -89,11 +89,12 @@ def no_text_loop(look: Look) -> Finding | None:
 
 
 def repeated_paragraph(parts: Sequence[str]) -> str | None:
-    """The first long paragraph that says what an earlier one said; None where none does."""
+    """Return the first long paragraph that repeats an earlier one; None if there is none."""
+    # rows of tables may well be alike
     spoken = ((part, words_of(part)) for part in parts if not part.lstrip().startswith("|"))
     long = [(part, words) for part, words in spoken if len(words) >= LEAST_WORDS]
     if len(long) < 2:
-        # fingerprints are dear, and most files of thousands are a paragraph or none
+        # fingerprints are slow, and most files have at most one long paragraph
         return None
     seen: set[str] = set()
     prints: list[int] = []
@@ -107,7 +108,7 @@ def repeated_paragraph(parts: Sequence[str]) -> str | None:
 
 
 def file_size_delta(look: Look) -> Finding | None:
-    """Not suddenly many times as large as it was."""
+    """Refuse a file that has become many times larger."""
     if look.before is None or look.before < STUB or len(look.data) <= GROWTH * look.before:
         return None
     times = len(look.data) / look.before
@@ -115,12 +116,13 @@ def file_size_delta(look: Look) -> Finding | None:
 
 
 def no_duplicate_headings(look: Look) -> Finding | None:
-    """No heading twice below the same one."""
+    """Refuse two equal headings below the same parent."""
     if look.text is None or suffix_of(look.path) not in MARKDOWN:
         return None
     seen: set[tuple[tuple[int, str], ...]] = set()
     path: list[tuple[int, str]] = []
     for section in sections(look.text):
+        # headings above this one, by level; equal headings below different parents are fine
         path = [*(head for head in path if head[0] < section.level), (section.level, section.key)]
         if tuple(path) in seen:
             return flaw(look.path, f"the heading `{section.title}` stands twice")
@@ -129,17 +131,18 @@ def no_duplicate_headings(look: Look) -> Finding | None:
 
 
 def balanced_delimiters(look: Look) -> Finding | None:
-    """What was opened was closed."""
+    """Refuse unbalanced delimiters."""
     return None if look.text is None else unbalanced(look.path, look.text)
 
 
 def json_valid_if_claimed(look: Look) -> Finding | None:
-    """What is called JSON is JSON."""
+    """Refuse files with a JSON suffix that are not valid JSON."""
     kind = suffix_of(look.path)
     if kind not in (*CLAIMS_JSON, ".jsonl"):
         return None
     if look.text is None:
         return flaw(look.path, "is called JSON and is no text")
+    # `.jsonl` has one document per line, the others one per file
     rows = [look.text] if kind in CLAIMS_JSON else look.text.splitlines()
     for number, row in enumerate(rows, 1):
         if kind == ".jsonl" and not row.strip():
@@ -160,11 +163,11 @@ L0: Mapping[str, Callable[[Look], Finding | None]] = {
     "balanced_delimiters": balanced_delimiters,
     "json_valid_if_claimed": json_valid_if_claimed,
 }
-"""In the order in which they look."""
+"""Tests by name, in the order in which they run."""
 
 
 def l0_flaws(looks: Sequence[Look]) -> Iterator[Finding]:
-    """The first flaw of each deliverable, with the rule it breaks."""
+    """Yield the first flaw of each deliverable, with the rule it breaks."""
     for look in looks:
         for rule, check in L0.items():
             found = check(look)
@@ -174,7 +177,7 @@ def l0_flaws(looks: Sequence[Look]) -> Iterator[Finding]:
 
 
 def l0(submission: Submission) -> CheckResult:
-    """No deliverable is plainly unfinished; where none is declared, every file is one."""
+    """Refuse unfinished deliverables; if none is declared, every file counts as one."""
     declared = [path for path in owed(submission) if path in submission.files]
     looks = [
         Look(

@@ -1,4 +1,4 @@
-"""The seam between a run and the checks that a completion has to pass."""
+"""Interface between a run and the checks that a completion must pass."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,21 +20,21 @@ from kept.orchestrator.record import (
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command in the sandbox came to."""
+    """Result of a command in the sandbox."""
 
     exit_code: int
     output: str
-    """Both streams, the end of them where they are long."""
+    """Stdout and stderr; only the end if they are long."""
     timed_out: bool = False
     usage: Usage = FREE
-    """Nothing; a journal asks every reply."""
+    """Always free; the journal requires the field of every reply."""
     seconds: float = 0.0
 
 
 class Runs(Protocol):
     """Runs a command beside the deliverables, in the sandbox, without the network.
 
-    What it changes is thrown away. It is journalled in the scope: a resume does not run it again.
+    Its changes are discarded. The scope journals the result, so a resume does not run it again.
     """
 
     async def __call__(self, command: Sequence[str], seconds: float, scope: Scope) -> Ran | Failure:
@@ -44,64 +44,64 @@ class Runs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What a manager says is complete, and all that a check may go by."""
+    """Work that a manager declares complete, with all data available to checks."""
 
     task: str
     plan: tuple[Subtask, ...]
     files: Mapping[str, bytes]
-    """The deliverables: what stands in the output folder, by path below it."""
+    """Deliverables: files of the output folder, by path below it."""
     previous: Mapping[str, int]
-    """Bytes of each at the completion before; empty for the first."""
+    """Bytes of each file at the previous completion; empty for the first."""
     final_result: Mapping[str, object]
     confidence: float | None
     critiques: tuple[tuple[str, Critique], ...]
-    """Of the last iteration that delegated: worker and what was said of its result."""
+    """Workers of the last iteration that delegated, each with the critique of its result."""
     delegations: tuple[Delegation, ...]
-    """Of that iteration, those without a critique among them; for one that failed and changed
-    nothing, the work of its subtask that stands."""
+    """Delegations of that iteration, also those without a critique. One that failed and changed
+    nothing is replaced by the latest valid work on its subtask."""
     rejections: tuple[Rejection, ...]
-    """Of earlier completions."""
+    """Rejections of earlier completions."""
     limits: Limits
     budget: BudgetSnapshot
     run: Runs
     inputs: tuple[str, ...] = ()
-    """Paths of the files that the run was given; they are no deliverables."""
+    """Paths of the input files of the run, which are not deliverables."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The prompt artifacts of the run."""
+    """Prompt artifacts of the run, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """The check has nothing against it."""
+    """The completion passes the check."""
 
     notes: tuple[Finding, ...] = ()
-    """What it would have a reader know all the same."""
+    """Remarks for readers that do not refuse the completion."""
     evaluation: Evaluated | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """It is not complete."""
+    """The check refuses the completion."""
 
     reason: str
-    """For the manager, who has to do better."""
+    """Explanation for the manager."""
     findings: tuple[Finding, ...] = ()
     evaluation: Evaluated | None = None
     hopeless: bool = False
-    """Whether the run is to end as failed rather than try again (an evaluation below `fail`)."""
+    """True if the run must end as failed instead of trying again (evaluation below `fail`)."""
 
 
 CheckResult = Passed | Rejected
 
 
 class Check(Protocol):
-    """One thing that a completion has to pass. The first refusal ends the chain."""
+    """One check of a completion. The first refusal ends the chain."""
 
     @property
     def name(self) -> str:
-        """As the seed spells it: `l0`, `critique`, `placeholder`."""
+        """Name as the source spells it: `l0`, `critique`, `placeholder`."""
         ...
 
     async def __call__(self, submission: Submission, scope: Scope) -> CheckResult | Failure:
-        """Whether it passes; a `Failure` where nobody can tell, and then nothing is complete."""
+        """Check a submission; a `Failure` means undecided, and then it is not complete."""
         ...

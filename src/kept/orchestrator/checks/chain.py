@@ -1,8 +1,8 @@
-"""The checks that a completion has to pass, in order, the cheap ones first.
+"""Chain of checks that a completion must pass, cheap ones first.
 
-Each is a function of the submission; only `smoke` and tests of the user's own run anything, and no
-check ever asks a model. None is left out because the budget has run out: what was not checked is
-not complete.
+Each is a function of the submission. Only `smoke` and the user's own tests run commands, and no
+check calls a model. No check is skipped when the budget is used up: an unchecked submission is not
+complete.
 """
 
 import base64
@@ -28,10 +28,10 @@ from kept.sandbox.worker_pool import MEMORY, BoundedCalls, CallRaised
 Judge = Callable[[Submission], CheckResult | Failure]
 
 SMALL_BYTES = 20_000
-"""Deliverables that a check reads in a second at worst, whatever they hold."""
+"""Total size that any check reads within a second, whatever the content."""
 
 MOST_SECONDS = 60.0
-"""For one check of larger ones: parsers and patterns may take the square of their size."""
+"""Time limit of one check of larger files: parsers and patterns may take quadratic time."""
 
 _CALLS = BoundedCalls("kept.orchestrator.checks.chain:judge_apart")
 _KINDS: dict[str, type[CheckResult | Failure]] = {
@@ -41,16 +41,16 @@ _KINDS: dict[str, type[CheckResult | Failure]] = {
 
 @dataclass(frozen=True, slots=True)
 class Pure:
-    """A check that only looks. Implements `kept.orchestrator.checks.base.Check`."""
+    """A check that runs no command. Implements `kept.orchestrator.checks.base.Check`."""
 
     name: str
     judge: Judge
 
     async def __call__(self, submission: Submission, scope: Scope) -> CheckResult | Failure:
-        """Look, in bounded time: what workers write may be made to hold a check up."""
+        """Check in bounded time: files of workers may be crafted to slow a check down."""
         if sum(map(len, submission.files.values())) <= SMALL_BYTES:
             return self.judge(submission)
-        # what runs commands stays here
+        # the child process runs no commands, so `run` is not sent to it
         asked = pickle.dumps((self.judge, replace(submission, run=_run_nothing)))
         given = {"pickled": base64.b64encode(asked).decode()}
         try:
@@ -71,8 +71,8 @@ class Pure:
 
 
 def judge_apart(pickled: str) -> dict[str, object]:
-    """What a check says; called in the other process with what `Pure` packed."""
-    judge, submission = pickle.loads(base64.b64decode(pickled))  # from ourselves
+    """Run a check in the child process, on the arguments that `Pure` pickled."""
+    judge, submission = pickle.loads(base64.b64decode(pickled))  # our own data
     said = judge(submission)
     return {"kind": type(said).__name__, "value": msgspec.to_builtins(said)}
 
@@ -82,7 +82,7 @@ async def _run_nothing(command: Sequence[str], seconds: float, scope: Scope) -> 
 
 
 def chain(evaluation: Evaluation | None = None) -> tuple[Check, ...]:
-    """All checks, in the order in which they are asked."""
+    """Return all checks, in the order in which they run."""
     return (
         Pure("l0", l0),
         Pure("critique", critique),
@@ -101,25 +101,26 @@ def chain(evaluation: Evaluation | None = None) -> tuple[Check, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the chain said of one submission."""
+    """Result of the chain for one submission."""
 
     outcomes: tuple[CheckOutcome, ...]
-    """In order; the last is the one that refused, if any did."""
+    """Outcomes in order; the last one refused, if any did."""
     refusal: Rejected | Failure | None = None
-    """What the last one said; a failure where nobody can tell."""
+    """Refusal by the last check; a `Failure` if it is undecided."""
     evaluation: Evaluated | None = None
 
     @property
     def complete(self) -> bool:
-        """Whether nothing speaks against it."""
+        """True if no check refused the submission."""
         return self.refusal is None
 
 
 async def judge(submission: Submission, scope: Scope, checks: Sequence[Check]) -> Judged:
-    """Ask the checks one by one, up to the first that refuses."""
+    """Run the checks one by one, up to the first that refuses."""
     outcomes: list[CheckOutcome] = []
     evaluation: Evaluated | None = None
     for check in checks:
+        # a branch per check keeps the journal keys of their commands apart
         said = await check(submission, scope.branch(check.name))
         if isinstance(said, Failure):
             reason = f"cannot tell: {said.message}"

@@ -31,16 +31,17 @@ from kept.orchestrator.record import Evaluated, Finding
 from kept.sandbox.command import Exit
 
 LEAST = 0.6
-"""Mean score of the last iteration's critiques, below which nothing is complete."""
+"""Minimum mean score of the last iteration's critiques for a complete run."""
 
 MOST = 5
-"""Defects that a manager is told of."""
+"""Maximum number of defects reported to the manager."""
 
 _RANK = {"critical": 0, "warning": 1, "info": 2}
 
 
 def critique(submission: Submission) -> CheckResult | Failure:
-    """The mean score is high enough, and nothing stands that no critic has seen."""
+    """Require a sufficient mean score, and a critique of every part."""
+    # a critique that failed leaves the check undecided, not passed
     for delegation in submission.delegations:
         if delegation.critique is None and delegation.critique_failure is not None:
             return delegation.critique_failure
@@ -73,7 +74,7 @@ COMMAND_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invariant:
-    """One thing that must hold when a phase has run."""
+    """One condition that must hold after a phase."""
 
     kind: str
     """`file_exists`, `file_size_range`, `regex_absent`, `regex_present`, `exit_code` or
@@ -84,12 +85,12 @@ class Invariant:
     most: int | None = None
     equals: int = 0
     expression: str = ""
-    """Of a predicate: Python that is true where it holds, run in the folder of the phase."""
+    """Python expression of a `python_predicate`, evaluated in the folder of the phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeterministicPhase:
-    """A command and what must hold after it."""
+    """A command, and the invariants that must hold after it."""
 
     command: str
     name: str = ""
@@ -99,7 +100,7 @@ class DeterministicPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEnd:
-    """How a phase ended."""
+    """Result of a phase."""
 
     status: Literal["complete", "partial", "failed"]
     reason: str = ""
@@ -107,23 +108,23 @@ class PhaseEnd:
     code: int | None = None
     output: str = field(default="", repr=False)
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
-    """What there is afterwards."""
+    """Files after the phase, by path."""
 
 
 class RunsOn(Protocol):
-    """Runs a line of the shell on a copy of some files, without the network and without keys."""
+    """Runs a shell line on a copy of some files, without network and keys."""
 
     async def __call__(
         self, line: str, files: Mapping[str, bytes], seconds: float
     ) -> tuple[Exit | Failure, Mapping[str, bytes]]:
-        """How it ended, and what the files are then."""
+        """Run it; return its exit and the files afterwards."""
         ...
 
 
 async def run_phase(
     phase: DeterministicPhase, files: Mapping[str, bytes], run: RunsOn
 ) -> PhaseEnd | Failure:
-    """Run it on some files, and look at what it left; a `Failure` is one of infrastructure."""
+    """Run a phase and check its invariants; a `Failure` is one of infrastructure."""
     ended, left = await run(phase.command, files, phase.seconds)
     if isinstance(ended, Failure):
         if ended.blame == "infrastructure":
@@ -134,6 +135,7 @@ async def run_phase(
     if ended.timed_out:
         reason = f"still running after {phase.seconds:g} s"
         return replace(end, status="partial", reason=reason)
+    # an exit code other than 0 fails the phase, unless an invariant states the expected code
     codes = [one for one in phase.invariants if one.kind == "exit_code"]
     if ended.code and not codes:
         return replace(end, status="failed", reason=str(ended))
@@ -151,11 +153,11 @@ async def run_phase(
 async def _violation(
     one: Invariant, end: PhaseEnd, run: RunsOn, seconds: float
 ) -> str | Failure | None:
-    """What does not hold; a `Failure` where that could not be found out."""
+    """Return the violation of an invariant; None if it holds, a `Failure` if undecided."""
     if one.kind == "exit_code":
         return None if end.code == one.equals else f"exit {end.code}, not {one.equals}"
     if one.kind == "python_predicate":
-        # one that never ends, or that exits, must not take us with it
+        # in its own process: an expression may never end, or call exit
         code = f"import sys; sys.exit(0 if ({one.expression}) else 1)"
         held, _ = await run(join([sys.executable, "-I", "-c", code]), end.files, seconds)
         if isinstance(held, Failure) and held.blame == "infrastructure":
@@ -174,7 +176,7 @@ async def _violation(
 async def _search(
     one: Invariant, files: Mapping[str, bytes], run: RunsOn, seconds: float
 ) -> str | Failure | None:
-    """Look for a pattern where the command ran: it may take more time than there is."""
+    """Search a pattern in the sandbox, with a time limit: a regex may never finish."""
     wanted = one.kind == "regex_present"
     if one.path not in files:
         return f"`{one.path}` is not there" if wanted else None
@@ -208,6 +210,7 @@ _LOOKS: Mapping[str, Callable[[Invariant, bytes | None], str | None]] = {
     "file_size_range": _size,
 }
 _SEARCHES = ("regex_absent", "regex_present")
+# distinct from 0 and 1, with which Python itself exits
 _FOUND, _NOT_FOUND = 10, 11
 _FIND = f"""
 import re, sys
@@ -217,25 +220,25 @@ sys.exit({_FOUND} if re.search(sys.argv[1], text, re.MULTILINE) else {_NOT_FOUND
 
 
 class Metric(Protocol):
-    """One thing that is measured, from 0 to 1."""
+    """One measure of a submission, from 0 to 1."""
 
     @property
     def name(self) -> str:
-        """Unique among the metrics of a run."""
+        """Name, unique among the metrics of a run."""
         ...
 
     @property
     def weight(self) -> float:
-        """What it counts beside the others."""
+        """Weight relative to the other metrics."""
         ...
 
     @property
     def threshold(self) -> float | None:
-        """What it must reach to be without a gap; None where less is no fault."""
+        """Value to reach; None if a low value is no fault."""
         ...
 
     async def measure(self, submission: Submission, scope: Scope) -> float | Failure:
-        """Measure it."""
+        """Measure a submission."""
         ...
 
 
@@ -249,13 +252,13 @@ class Assertion:
     of: Callable[[Submission], float]
 
     async def measure(self, submission: Submission, scope: Scope) -> float | Failure:
-        """Look."""
+        """Apply the function to the submission."""
         return self.of(submission)
 
 
 @dataclass(frozen=True, slots=True)
 class ByCommand:
-    """A metric that is a command: 1 where it ends well, or the number that it prints last."""
+    """A metric by a command: 0 if it fails, else the number on its last line, else 1."""
 
     name: str
     command: tuple[str, ...]
@@ -264,7 +267,7 @@ class ByCommand:
     seconds: float = 60.0
 
     async def measure(self, submission: Submission, scope: Scope) -> float | Failure:
-        """Run it beside the deliverables."""
+        """Run the command beside the deliverables."""
         ran = await submission.run(self.command, self.seconds, scope.branch(self.name))
         if isinstance(ran, Failure):
             return ran
@@ -274,11 +277,12 @@ class ByCommand:
         try:
             return min(1.0, max(0.0, float(lines[-1]))) if lines else 1.0
         except ValueError:
+            # the last line is no number: the exit code decides
             return 1.0
 
 
 def confidence_of(submission: Submission) -> float:
-    """What the manager says, else the mean of what its workers say; 0 where nobody does."""
+    """Return the manager's confidence, else the mean of its workers', else 0."""
     if submission.confidence is not None:
         return submission.confidence
     said = [one.confidence for one in submission.delegations if one.confidence is not None]
@@ -309,17 +313,17 @@ USUAL: tuple[Metric, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Implements `kept.orchestrator.checks.base.Check`."""
+    """Check by weighted metrics; implements `kept.orchestrator.checks.base.Check`."""
 
     metrics: tuple[Metric, ...] = USUAL
     accept: float = 0.75
-    """From here on a completion is one."""
+    """Minimum score of an accepted completion."""
     fail: float = 0.2
-    """Below this, more of the same is hopeless."""
+    """Score below which the run ends as failed."""
     name: str = "eval"
 
     async def __call__(self, submission: Submission, scope: Scope) -> CheckResult | Failure:
-        """Measure all, and weigh."""
+        """Measure all metrics, and compare their weighted mean with `accept`."""
         measured: dict[str, float] = {}
         for metric in self.metrics:
             value = await metric.measure(submission, scope)
@@ -343,7 +347,7 @@ class Evaluation:
 def evaluated(
     metrics: tuple[Metric, ...], measured: Mapping[str, float], accept: float, fail: float
 ) -> Evaluated:
-    """The weighted mean of what each metric brings, with its parts."""
+    """Return the weighted mean of all metrics, with its parts and the resulting action."""
     total = sum(metric.weight for metric in metrics)
     # a measure that reaches its threshold counts in full
     pairs = ((metric, measured[metric.name]) for metric in metrics)
@@ -364,29 +368,30 @@ def evaluated(
 SMOKE_SECONDS = 10.0
 
 LAST_WORDS = 300
-"""Characters of what a test said last."""
+"""Maximum characters quoted from the end of a test's output."""
 
 _BY = {".py": "python3", ".sh": "sh"}
 _BROKEN_DOWN = ("Traceback (most recent call last)", "SyntaxError", "syntax error")
+# exit codes of a shell: not executable, not found
 _COMMAND_NOT_FOUND = (126, 127)
 
 
 class Trial(NamedTuple):
-    """One thing to run."""
+    """One smoke test to run."""
 
     name: str
     command: tuple[str, ...]
     named: bool
-    """Whether a plan asks for it."""
+    """True if the plan names it."""
 
 
 class Smoke:
-    """Implements `kept.orchestrator.checks.base.Check`."""
+    """Check by smoke tests; implements `kept.orchestrator.checks.base.Check`."""
 
     name = "smoke"
 
     async def __call__(self, submission: Submission, scope: Scope) -> CheckResult | Failure:
-        """Run each, in a scope of its own."""
+        """Run each test in its own scope."""
         found: list[Finding] = []
         notes: list[Finding] = []
         for number, trial in enumerate(trials(submission)):
@@ -397,7 +402,7 @@ class Smoke:
             if wrong is not None:
                 words = any(sign in ran.output for sign in _BROKEN_DOWN)
                 ended = words or ran.exit_code in _COMMAND_NOT_FOUND or ran.exit_code < 0
-                # such an end is the program's own fault, with any arguments
+                # scripts that no plan names fail only by a crash: they may need arguments
                 refused = trial.named or (not ran.timed_out and ended)
                 (found if refused else notes).append(flaw(trial.name, wrong, "smoke"))
         if not found:
@@ -407,7 +412,7 @@ class Smoke:
 
 
 def trials(submission: Submission) -> Iterator[Trial]:
-    """The tests that the plan names, then scripts that begin like programs; each once."""
+    """Yield the tests that the plan names; if it names none, scripts that begin with `#!`."""
     seen: set[tuple[str, ...]] = set()
     for part in submission.plan:
         if part.smoke_test:
@@ -418,6 +423,7 @@ def trials(submission: Submission) -> Iterator[Trial]:
             trial = Trial(part.smoke_test, command, True)
             seen.add(trial.command)
             yield trial
+    # a plan that names tests says what to run; guess only without one
     if seen:
         return
     for path in sorted(submission.files):
@@ -426,7 +432,7 @@ def trials(submission: Submission) -> Iterator[Trial]:
 
 
 def trouble(ran: Ran) -> str | None:
-    """What is wrong with an end; None where nothing is."""
+    """Return the problem with a finished command; None if it succeeded."""
     last = " ".join(ran.output[-LAST_WORDS:].split())
     said = f": {last}" if last else ""
     if ran.timed_out:

@@ -57,34 +57,35 @@ KINDS = {
     "xlsx": (".xlsx",),
     "yaml": (".yaml", ".yml"),
 }
-"""Words of a task that mean a kind of file, and how the names of such files end."""
+"""Words of a task that mean a kind of file, with the suffixes of such files."""
 
 _KNOWN = """
 md markdown txt rst tex html htm css js mjs ts py ipynb sh json jsonl yaml yml toml ini cfg csv tsv
 xml svg png jpg jpeg gif webp pdf docx xlsx pptx zip sql c h cpp java go rs rb php r jl bib log
 """
 ENDINGS = frozenset(_KNOWN.split())
-"""Ends of names that files have; `e.g` and `3.5` are none of them."""
+"""Known file suffixes, so that `e.g` and `3.5` do not count as file names."""
 
 
 def required_outputs(plan: Sequence[Subtask], task: str, inputs: Iterable[str]) -> tuple[str, ...]:
-    """The paths that must be there: named by the plan, else by its words, else by the task's."""
+    """Return the required paths: declared by the plan, else named in its text, else in the task."""
     declared = [path for part in plan for path in part.required_outputs]
     if declared:
-        # what a plan names is owed, also where the run was given an earlier version of it
+        # a path that the plan declares is required even if an earlier version was an input
         inputs = ()
     else:
         words = [text for part in plan for text in (*part.success_criteria, part.description)]
         declared = list(_named(words))
     if not declared:
         declared = list(_named([task]))
+    # texts may mention an input by its bare name; that is no deliverable
     given = set(inputs) | {path.rpartition("/")[2] for path in inputs}
     paths = dict.fromkeys(below_output(path) for path in declared)
     return tuple(path for path in paths if path not in given and is_safe_path(path))
 
 
 def below_output(path: str) -> str:
-    """A path as it stands in the output folder, however the plan spells that folder."""
+    """Return a path relative to the output folder, however the plan spells that folder."""
     return _PLACE.sub("", path.strip().removeprefix("./"))
 
 
@@ -96,7 +97,7 @@ def _named(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _to_be_made(text: str) -> str:
-    """Of each sentence, what follows a word for making something."""
+    """Return the part of each sentence after a verb of making, such as `create` or `write`."""
     made: list[str] = []
     for sentence in _SENTENCE.split(text):
         verb = _MAKES.search(sentence)
@@ -106,13 +107,13 @@ def _to_be_made(text: str) -> str:
 
 
 def wanted_endings(task: str, inputs: Iterable[str] = ()) -> tuple[tuple[str, ...], ...]:
-    """Kinds of files that a task asks for, each with the ends of names that would do."""
+    """Return the kinds of files that a task asks for, each as its accepted suffixes."""
     made = _to_be_made(task)
     for path in inputs:
         made = made.replace(path, "").replace(path.rpartition("/")[2], "")
     kinds: dict[tuple[str, ...], None] = {}
     for word in re.findall(r"[A-Za-z]+", made):
-        # `a JSON file`, and not the `json` of a sentence about something else
+        # `a JSON file` counts; a lower-case `json` may be about something else
         if word.lower() in KINDS and (word.isupper() or word.lower() in ("markdown", "latex")):
             kinds[KINDS[word.lower()]] = None
     for found in _ENDING.finditer(made):
@@ -123,12 +124,12 @@ def wanted_endings(task: str, inputs: Iterable[str] = ()) -> tuple[tuple[str, ..
 
 
 def owed(submission: Submission) -> tuple[str, ...]:
-    """The paths that a submission must have."""
+    """Return the paths that a submission must have."""
     return required_outputs(submission.plan, submission.task, submission.inputs)
 
 
 def deliverable_presence(submission: Submission) -> CheckResult:
-    """Every file that was named is there and holds something; and there is at least one."""
+    """Require every named file, not empty, and at least one file in all."""
     paths, files = owed(submission), submission.files
     missing = [
         flaw(path, "is empty" if path in files else "is not in the output folder", "missing")
@@ -151,7 +152,7 @@ def deliverable_presence(submission: Submission) -> CheckResult:
 
 
 def deliverable(submission: Submission) -> CheckResult:
-    """A file of every kind that the task asks for, and something in it."""
+    """Require a non-empty file of every kind that the task asks for."""
     held = {suffix_of(path) for path, data in submission.files.items() if data}
     lacking = [
         ends
@@ -165,10 +166,10 @@ def deliverable(submission: Submission) -> CheckResult:
 
 
 LEAST_PICTURE = 500
-"""Bytes below which a picture shows nothing."""
+"""Minimum bytes of a picture that shows anything."""
 
 LEAST_SIDE = 10
-"""Pixels below which it shows nothing either."""
+"""Minimum width and height in pixels of a picture that shows anything."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 BEGINNINGS = {
@@ -182,19 +183,19 @@ BEGINNINGS = {
     ".pptx": (b"PK\x03\x04",),
     ".zip": (b"PK\x03\x04", b"PK\x05\x06"),
 }
-"""What files of a kind begin with."""
+"""Magic bytes at the start of a file, by suffix."""
 
 _EMPTY_IS_FINE = ("__init__.py", ".gitkeep", ".nojekyll", "py.typed")
 
 
 def file(submission: Submission) -> CheckResult:
-    """No file that is broken."""
+    """Refuse broken files."""
     declared = set(owed(submission))
     broken: list[Finding] = []
     notes: list[Finding] = []
     for path in sorted(submission.files):
         for found in _faults(path, submission.files[path]):
-            # an empty file that nobody asked for harms nobody
+            # an empty file that was not required is only noted
             idle = found.rule == "empty" and path not in declared and len(declared) > 0
             (notes if idle else broken).append(found)
     if not broken:
@@ -222,6 +223,7 @@ def _picture(path: str, data: bytes) -> Iterator[Finding]:
     if len(data) < 24 or b"IEND" not in data[-16:]:
         yield flaw(path, "is cut off", "cut")
         return
+    # IHDR is always the first chunk: big-endian width and height at byte 16
     width, height = struct.unpack(">II", data[16:24])
     if width < LEAST_SIDE or height < LEAST_SIDE:
         yield flaw(path, f"is {width} by {height} pixels", "small")
@@ -246,11 +248,12 @@ def _table(path: str, data: bytes) -> Iterator[Finding]:
 def contract_problems(
     name: str, answer: Mapping[str, Any], required: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Everything that an answer lacks; nothing where it keeps the contract."""
+    """Return all violations of the output contract (R17); empty if there are none."""
     return tuple(_problems(name, answer, required))
 
 
 def _problems(name: str, answer: Mapping[str, Any], required: Sequence[str]) -> Iterator[str]:
+    # the fields may be nested under the worker's name, or plain
     inner: object = answer.get(name, answer)
     if not isinstance(inner, Mapping):
         yield f"`{name}` holds {_kind(inner)}, not an object"
@@ -276,14 +279,14 @@ def _kind(value: object) -> str:
 BITS = 64
 
 _LANE_BITS = 32
-"""Of one counter; several counters stand side by side in one integer."""
+"""Bits of one counter; eight counters share one integer."""
 
 _LANES = tuple(sum((byte >> n & 1) << n * _LANE_BITS for n in range(8)) for byte in range(256))
-"""The bits of a byte, each in a counter of its own: eight of them are added up at once."""
+"""Bits of each byte value spread over counters, so that one addition counts all eight."""
 
 
 def fingerprint(text: str) -> int:
-    """The fingerprint of a text: of its words two by two, so that their order counts."""
+    """Return the simhash of a text, made of word pairs so that the order of words counts."""
     words = words_of(text)
     features = Counter(words if len(words) < 2 else ())
     features.update(map(" ".join, grams(words, 2)))
@@ -292,37 +295,38 @@ def fingerprint(text: str) -> int:
         digest = hashlib.blake2b(feature.encode(), digest_size=BITS // 8).digest()
         for place, byte in enumerate(digest):
             ones[place] += _LANES[byte] * times
+    # a bit of the result is set if most features have it set
     half, lane = features.total() // 2, (1 << _LANE_BITS) - 1
     return sum(1 << n for n in range(BITS) if ones[-1 - n // 8] >> n % 8 * _LANE_BITS & lane > half)
 
 
 def likeness(one: int, two: int) -> float:
-    """The share of bits that two fingerprints have in common."""
+    """Return the share of equal bits of two fingerprints."""
     return 1 - (one ^ two).bit_count() / BITS
 
 
 def alike(one: str, two: str) -> float:
-    """The same of two texts; equal texts are 1, also where they have no words."""
+    """Return the similarity of two texts; 1 for equal texts, even without words."""
     return 1.0 if one == two else likeness(fingerprint(one), fingerprint(two))
 
 
 SAME = 0.95
-"""Likeness of two attempts in a row from which on the repairs have come to rest."""
+"""Minimum similarity of two successive attempts that ends the repairs."""
 
 FIXPOINT = "repair_fixpoint_detected"
-"""What a subtask says that failed by it."""
+"""Reason of a run that ends because a repair changed almost nothing."""
 
 
 class Fixpoint(NamedTuple):
-    """Where repairs came to rest."""
+    """A repair that is almost the same as the attempt before it."""
 
     likeness: float
     attempt: int
-    """Which one said what the one before it had said; the first is 1."""
+    """Number of the attempt that repeats the one before; the first is 1."""
 
 
 def fixpoint(attempts: Sequence[str]) -> Fixpoint | None:
-    """Where the latest two attempts are the same; None while repairs still move."""
+    """Return the fixpoint if the latest two attempts are almost the same; else None."""
     if len(attempts) < 2:
         return None
     found = alike(attempts[-2], attempts[-1])

@@ -18,7 +18,7 @@ from kept.orchestrator.record import Finding
 
 
 def schema(submission: Submission) -> CheckResult:
-    """Each output that has a schema satisfies it."""
+    """Require that each output with a schema satisfies it."""
     found = [
         problem
         for part in submission.plan
@@ -62,7 +62,7 @@ def _problems(
 
 
 def syntax(submission: Submission) -> CheckResult:
-    """Every file of a known kind can be taken apart."""
+    """Require that every file of a known kind can be parsed."""
     found = [
         problem
         for path in sorted(submission.files)
@@ -75,7 +75,7 @@ def syntax(submission: Submission) -> CheckResult:
 
 
 def syntax_problem(path: str, data: bytes) -> Finding | None:
-    """What is wrong with one file; None where nothing is, and where nobody can tell."""
+    """Return the syntax problem of a file; None if it has none or its kind is unknown."""
     reader = _READERS.get(suffix_of(path))
     if reader is None or (not data and path.endswith("__init__.py")):
         return None
@@ -106,7 +106,7 @@ def _json(path: str, text: str) -> Finding | None:
 
 
 def _yaml(path: str, text: str) -> Finding | None:
-    # at use: a run without YAML need not load it
+    # imported here: a run without YAML files need not load it
     import yaml
 
     from kept.spec.yaml import compose_all
@@ -138,6 +138,7 @@ def _csv(path: str, text: str) -> Finding | None:
     widths = Counter(len(row) for _, row in rows)
     if len(widths) < 2:
         return None
+    # report the first row that differs from the header
     width = len(rows[0][1])
     line, row = next((n, row) for n, row in rows if len(row) != width)
     return flaw(path, f"a row has {len(row)} fields, the first has {width}", "csv", line)

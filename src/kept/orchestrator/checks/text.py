@@ -1,6 +1,6 @@
 """Text checks of deliverables: balanced delimiters, placeholders, references, coherence.
 
-The kind of a text and its parts are found first; pure.
+All functions here are pure.
 
 Unclosed delimiters reveal a truncated file. The reader is rough on purpose: it knows comments and
 quotes, but no whole language. It accepts unknown kinds of files.
@@ -31,23 +31,23 @@ _BREAK = re.compile(r"\n[ \t]*\n")
 
 
 def flaw(path: str, detail: str, rule: str = "", line: int | None = None) -> Finding:
-    """One thing that is wrong with a deliverable."""
+    """Return a finding about a deliverable."""
     return Finding(file=path, detail=detail, rule=rule, line=line)
 
 
 def told(found: Finding) -> str:
-    """A finding in one line."""
+    """Return a finding as one line."""
     where = f"{found.file}:{found.line}" if found.line else found.file
     return f"{where}: {found.detail}" if where else found.detail
 
 
 def suffix_of(path: str) -> str:
-    """The end of a name, in small letters, with its dot."""
+    """Return the suffix of a path in lower case, with its dot."""
     return PurePosixPath(path).suffix.lower()
 
 
 def text_of(path: str, data: bytes) -> str | None:
-    """A file as text; None where it is none."""
+    """Return a file as text; None if it is not text."""
     if suffix_of(path) in NO_TEXT or b"\0" in data[:8192]:
         return None
     try:
@@ -57,7 +57,7 @@ def text_of(path: str, data: bytes) -> str | None:
 
 
 def texts_of(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
-    """The files that are texts, in the order of their names."""
+    """Yield the text files, sorted by path."""
     for path in sorted(files):
         text = text_of(path, files[path])
         if text is not None:
@@ -65,34 +65,35 @@ def texts_of(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
 
 
 def line_at(text: str, place: int) -> int:
-    """The line that a place in a text is on; the first is 1."""
+    """Return the line number of an offset in a text; the first is 1."""
     return text.count("\n", 0, place) + 1
 
 
 def paragraphs(text: str) -> list[str]:
-    """Stretches of lines between empty ones; code in fences is none."""
+    """Return the paragraphs of a text, without fenced code."""
     return [part.strip() for part in _BREAK.split(without_fences(text)) if part.strip()]
 
 
 def without_fences(text: str) -> str:
-    """A text with nothing but ends of lines in the place of fenced code."""
+    """Return a text with fenced code replaced by line breaks, so that line numbers stay."""
     parts: list[str] = []
     at, opened = 0, ""
     for mark in _FENCE.finditer(text):
         if not opened:
             parts.append(text[at : mark.start()])
             at, opened = mark.start(), mark[1]
+        # a fence is closed by the same marks, at least as many (CommonMark)
         elif mark[1].startswith(opened):
             end = text.find("\n", mark.end())
             end = len(text) if end < 0 else end
             parts.append("\n" * text.count("\n", at, end))
             at, opened = end, ""
-    # what is never closed is not left out: nobody knows where it ends
+    # text after an unclosed fence is kept: its end is unknown
     return "".join((*parts, text[at:]))
 
 
 def open_fence(text: str) -> int | None:
-    """The line of a fence that nothing closes; None where there is none."""
+    """Return the line of an unclosed fence; None if there is none."""
     opened: re.Match[str] | None = None
     for mark in _FENCE.finditer(text):
         if opened is None:
@@ -113,6 +114,7 @@ _REGEX = r"(?<=[(=,:\[!&|?;{}\n])\s*/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\
 
 
 def _reader(*left_out: str) -> re.Pattern[str]:
+    # comments and strings match first and have no `mark`, so brackets in them do not count
     return re.compile("|".join((*left_out, r"(?P<mark>[()\[\]{}])")), re.DOTALL)
 
 
@@ -139,7 +141,7 @@ class _Open(NamedTuple):
 
 
 def unbalanced(path: str, text: str) -> Finding | None:
-    """What was opened and not closed, or closed and not opened; None where all is even."""
+    """Return the first unbalanced delimiter of a text; None if all are balanced."""
     kind = suffix_of(path)
     if kind in MARKDOWN:
         line = open_fence(text)
@@ -191,14 +193,14 @@ ANYWHERE = (
     (r"(?i)\b(?:placeholder text|content goes here|text goes here)\b", "filler"),
 )
 IN_PROSE = ((r"\{\{\s*\w[^{}\n]{0,60}\}\}", "a template that was not filled in"),)
-"""Where templates are code, they are meant."""
+"""Patterns for prose only: in code a template is intended."""
 
 MOST = 5
-"""Findings that a manager is told of at once."""
+"""Maximum number of findings reported to the manager at once."""
 
 
 def placeholder(submission: Submission) -> CheckResult:
-    """No blank in what the manager says came out, nor in any file."""
+    """Refuse placeholders in the manager's final result and in all files."""
     found: list[Finding] = []
     for name, text in _texts_in("final_result", submission.final_result):
         found += _blanks(name, text, (*ANYWHERE, *IN_PROSE), submission.task)
@@ -225,7 +227,7 @@ def _blanks(
 ) -> Iterator[Finding]:
     for pattern, what in patterns:
         found = re.search(pattern, text)
-        # what the task itself spells so is its subject
+        # a pattern that the task itself contains is its subject
         if found and found[0] not in task:
             detail = f"`{found[0]}` is {what}"
             yield flaw(name, detail, "placeholder", line_at(text, found.start()))
@@ -257,7 +259,7 @@ _INLINE = re.compile(r"`[^`\n]*`")
 
 
 def cross_reference(submission: Submission) -> CheckResult:
-    """Every cited source is listed, and every figure that is spoken of is there."""
+    """Require that every cited source is listed and every mentioned figure exists."""
     # counted once: a run may leave thousands of files
     pictures = sum(suffix_of(path) in PICTURES for path in submission.files)
     found = [
@@ -280,6 +282,7 @@ def _reference_problems(path: str, data: bytes, pictures: int) -> Iterator[Findi
     heads = list(_HEAD.finditer(text))
     body, listed = (text[: heads[-1].start()], text[heads[-1].end() :]) if heads else (text, "")
     parts = (part for found in _CITED.finditer(body) for part in found[1].split(","))
+    # `[1, 3-5]` cites 1, 3, 4 and 5
     ranges = ([int(n) for n in re.findall(r"\d+", part)] for part in parts)
     cited = {n for ends in ranges for n in range(ends[0], ends[-1] + 1)}
     if cited and heads:
@@ -306,10 +309,10 @@ def _figures(path: str, text: str, pictures: int) -> Iterator[Finding]:
 
 
 TWICE = 0.2
-"""Share of the long paragraphs that may not stand in a document before."""
+"""Share of repeated long paragraphs from which a document is refused."""
 
 LONG = 120
-"""Characters from which on a paragraph is long."""
+"""Characters above which a paragraph is long."""
 
 _LINK = re.compile(r"\]\(#([^)\s]+)\)")
 _PLACE = re.compile(r"<[a-z0-9]+\s[^>]*\b(?:id|name)=[\"']([^\"']+)[\"']")
@@ -319,7 +322,7 @@ _BY_NAME = re.compile(r"(?<![\w\]!])\[ref[_-]?\w+\](?![(:\[])", re.IGNORECASE)
 
 
 def structural_integrity(submission: Submission) -> CheckResult:
-    """Every document holds together."""
+    """Require that every document is coherent."""
     found = [
         problem
         for path, text in texts_of(submission.files)
@@ -347,10 +350,11 @@ def _structure_problems(path: str, text: str) -> Iterator[Finding]:
 def _links(path: str, text: str) -> Iterator[Finding]:
     bare = without_fences(text)
     titles = (re.sub(r"[`*]|\{#[^}]*\}", "", section.title) for section in sections(text))
-    # the usual readers of Markdown make the link to a heading like this
+    # slugs of headings, as common Markdown renderers make them
     plain = (re.sub(r"[^\w\- ]", "", title.strip().lower()) for title in titles)
     slugs = Counter(title.replace(" ", "-") for title in plain)
     known = set(_PLACE.findall(bare)) | set(_OWN.findall(bare))
+    # repeated headings get the suffixes -1, -2 …
     known |= {f"{slug}-{n}" for slug, times in slugs.items() for n in range(1, times)} | set(slugs)
     for link in _LINK.finditer(bare):
         if link[1].lower() not in {name.lower() for name in known}:

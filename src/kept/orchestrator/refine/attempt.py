@@ -31,46 +31,46 @@ from kept.orchestrator.record import AgentRun
 from kept.orchestrator.run_folder.read import FinishedRun, Refusal, SeedDefect
 
 LAST = 3
-"""Refusals that are told; earlier ones were dealt with."""
+"""Number of latest refusals that count as findings; earlier ones were dealt with."""
 
 CRITICS = "critique"
-"""The check that refuses what critics find too poor."""
+"""Name of the check of the critics' mean score."""
 
 SAME = 120
-"""Characters by which two descriptions are the same."""
+"""Characters of a description that are compared for equality."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What is wrong with a run."""
+    """Problems of a run that a refinement can fix."""
 
     run_id: str
     loss: float | None = None
     signals: Mapping[str, float] = field(default_factory=dict[str, float])
     defects: tuple[SeedDefect, ...] = ()
     refusals: tuple[Refusal, ...] = ()
-    """Oldest first."""
+    """Refusals of completions, oldest first."""
     gaps: Mapping[str, float] = field(default_factory=dict[str, float])
-    """By metric, what it lacks; none that lacks nothing."""
+    """Distance to the threshold by metric; only metrics below it."""
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to refine."""
+        """True if there is nothing to refine."""
         return not (self.defects or self.refusals or self.gaps)
 
     def told(self) -> list[tuple[str, str]]:
-        """Each in words, and how bad it is."""
+        """Return text and severity of each finding."""
         return [(words, severity) for _, words, severity in self.named()]
 
     def named(self) -> list[tuple[str, str, str]]:
-        """The name of each in other runs, its words, and how bad it is."""
+        """Return name, text and severity of each finding; the name identifies it in other runs."""
         return [
             *(
                 (d.summary, f"{d.summary} ({d.evidence})" if d.evidence else d.summary, d.severity)
                 for d in self.defects
             ),
             *(
-                # the reason of a refusal by critics repeats defects, which are findings themselves
+                # the reason of a refusal by critics repeats defects, which are findings already
                 (by if r.gate == CRITICS else f"{by}: {r.reason}", f"{by}: {r.reason}", "critical")
                 for r in self.refusals
                 for by in (f"a completion was refused by {r.gate}",)
@@ -82,7 +82,7 @@ class Findings:
         ]
 
     def document(self) -> dict[str, Any]:
-        """As the source writes it to `gradient_input.json`."""
+        """Return the data of `gradient_input.json`, as the source writes it."""
         return {
             "prior_run_id": self.run_id,
             "prior_loss_total": self.loss,
@@ -94,7 +94,7 @@ class Findings:
 
 
 def findings_of(run: FinishedRun) -> Findings:
-    """What is wrong with a run that was read from its folder."""
+    """Return the findings of a run that was read from its folder."""
     defects = distinct(run.defects)
     signals = run.loss.signals
     measured = {"eval_score": signals.eval_score, "critique_score": signals.critique_score}
@@ -110,7 +110,7 @@ def findings_of(run: FinishedRun) -> Findings:
 
 
 def findings_in(run: AgentRun, loss: float) -> Findings:
-    """What is wrong with a run of ours."""
+    """Return the findings of a run of Kept."""
     said = [
         SeedDefect(defect.description, defect.severity, defect.location)
         for iteration in run.iterations
@@ -134,7 +134,7 @@ def findings_in(run: AgentRun, loss: float) -> Findings:
 
 
 def distinct(defects: Sequence[SeedDefect]) -> tuple[SeedDefect, ...]:
-    """Each defect once, the first time it was told; those without words are none."""
+    """Return each defect once, at its first mention; drops defects without a summary."""
     found: dict[tuple[str, str], SeedDefect] = {}
     for one in defects:
         if one.summary.strip():
@@ -143,44 +143,44 @@ def distinct(defects: Sequence[SeedDefect]) -> tuple[SeedDefect, ...]:
 
 
 def gaps_of(observed: Mapping[str, float], wanted: Mapping[str, float]) -> dict[str, float]:
-    """By metric, how much it lacks; only what lacks something."""
+    """Return the distance to the wanted value by metric; only metrics below it."""
     gaps = {name: round(wanted[name] - observed[name], 4) for name in wanted if name in observed}
     return {name: gap for name, gap in gaps.items() if gap > 0}
 
 
 PAGE = "run.json"
-"""The artifact that tells of the run."""
+"""Name of the artifact that describes the run."""
 
 BELOW = "deliverable/"
-"""Where the files of the deliverable are."""
+"""Path prefix of the deliverable's files in a candidate."""
 
 LOSS = "loss"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A finished run, as refinement knows it."""
+    """A finished run, reduced to the data that refinement needs."""
 
     run_id: str
     status: str
     seconds: float
     parts: Mapping[str, float]
-    """Of its loss, and the total."""
+    """Parts of its loss, and the total."""
     findings: Findings
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     tier: str | None = None
     manager: str = ""
     worker: str = ""
     parent: str = ""
-    """The run whose deliverable it started from."""
+    """Run whose deliverable it started from."""
 
     @property
     def loss(self) -> float:
-        """The whole loss."""
+        """Total loss."""
         return self.parts["total"]
 
     def texts(self) -> dict[str, str]:
-        """As the texts of a candidate."""
+        """Return the texts of a candidate that holds this run."""
         page = {
             "run_id": self.run_id,
             "status": self.status,
@@ -193,6 +193,7 @@ class Made:
             "worker": self.worker,
             "parent_run_id": self.parent,
         }
+        # surrogateescape keeps binary files intact in the texts of a candidate
         files = {
             f"{BELOW}{path}": data.decode("utf-8", "surrogateescape")
             for path, data in self.files.items()
@@ -200,7 +201,7 @@ class Made:
         return {PAGE: json.dumps(page, indent=1, ensure_ascii=False), **files}
 
     def about(self) -> dict[str, object]:
-        """What a record of the step says of it."""
+        """Return the data about it for the record of its step."""
         return {
             "run_id": self.run_id,
             "status": self.status,
@@ -214,7 +215,7 @@ class Made:
 
 
 def made_of(texts: Mapping[str, str]) -> Made:
-    """From the texts of a candidate; files that it no longer has are not listed on its page."""
+    """Read a run from the texts of a candidate; only files listed on its page count."""
     page: dict[str, Any] = json.loads(texts[PAGE])
     told: dict[str, Any] = page["findings"]
     findings = Findings(
@@ -241,19 +242,19 @@ def made_of(texts: Mapping[str, str]) -> Made:
 
 
 def deliverable_of(candidate: Candidate) -> Candidate:
-    """A candidate as people compare it: without its page, and without files that are gone."""
+    """Return a candidate for comparison: only the files listed on its page."""
     listed = {f"{BELOW}{path}" for path in json.loads(candidate.texts[PAGE])["files"]}
     return Candidate({path: text for path, text in candidate.texts.items() if path in listed})
 
 
 def measures_of(parts: Mapping[str, float]) -> dict[str, float]:
-    """A loss and its parts, by the names that a journal has for them."""
+    """Return a loss and its parts, by their metric names in the journal."""
     named = {f"{LOSS}_{name}": value for name, value in parts.items() if name != "total"}
     return {LOSS: parts["total"], **named}
 
 
 def all_made(seed: Candidate, closed: Iterable[ClosedStep]) -> dict[str, Made]:
-    """What the seed and every iteration made that left something, by candidate, oldest first."""
+    """Return the runs of the seed and of all iterations with a candidate, oldest first."""
     known: dict[str, Mapping[str, str]] = {seed.id: seed.texts}
     found = {seed.id: made_of(seed.texts)}
     for step in closed:
@@ -266,12 +267,15 @@ def all_made(seed: Candidate, closed: Iterable[ClosedStep]) -> dict[str, Made]:
 
 
 def best_of(made: Iterable[Made]) -> Made:
-    """The first with the least loss."""
+    """Return the first run with the least loss."""
     return min(made, key=lambda one: one.loss)
 
 
 class MadeRunner:
-    """Measures what an iteration made: by its page. Implements `kept.core.ports.Runner`."""
+    """Runner that reads the loss of an iteration from its page.
+
+    Implements `kept.core.ports.Runner`.
+    """
 
     def __init__(self, closes: Callable[[], None] | None = None) -> None:
         self._closes = closes
@@ -283,13 +287,13 @@ class MadeRunner:
         return Rollout(metrics=measures_of(made_of(candidate.texts).parts))
 
     async def close(self) -> None:
-        """Let go of what iterations were run with."""
+        """Release the resources of the iterations."""
         if self._closes is not None:
             self._closes()
 
 
 _SHARED = 0.75
-"""Share of the main words of the longer description that the shorter one has, at least."""
+"""Minimum share of the longer description's main words in the shorter one."""
 
 _GRAMMAR = """
 a about also an and any are as at be been being but by can could did do does doesn't don't for from
@@ -304,11 +308,11 @@ _APOSTROPHE = "\N{RIGHT SINGLE QUOTATION MARK}"
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|\w+(?:'\w+)*")
 _ENDINGS = ("ing", "ed", "es", "s", "e")
 _STEM = 3
-"""Characters that a word keeps at least when its ending is cut off."""
+"""Minimum characters of a word after its ending is cut off."""
 
 
 def main_words(text: str) -> frozenset[str]:
-    """The words of a description that say what it is about, without their endings."""
+    """Return the main words of a description, without their endings."""
     words = _WORD.findall(text.casefold().replace(_APOSTROPHE, "'"))
     return frozenset(_stem(word) for word in words if word not in _MINOR)
 
@@ -321,7 +325,8 @@ def _stem(word: str) -> str:
 
 
 def are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    """True if two descriptions with these main words are of one defect."""
+    """True if two descriptions with these main words describe one defect."""
+    # the shorter must be contained in the longer, and extra words must not be numbers
     few, many = (one, other) if len(one) <= len(other) else (other, one)
     if not few or len(few) < _SHARED * len(many) or not few <= many:
         return False
@@ -331,7 +336,7 @@ def are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
 def first_alike(
     words: frozenset[str], known: Mapping[str, frozenset[str]], taken: Collection[str]
 ) -> str | None:
-    """The first known description of the same defect that is not taken; None without one."""
+    """Return the first known description of the same defect that is not taken; else None."""
     found = (key for key, its in known.items() if key not in taken and are_alike(words, its))
     return next(found, None)
 
@@ -346,7 +351,7 @@ class Entry(NamedTuple):
 
     k: int
     given: bool
-    """True where the iteration was told of it."""
+    """True if the iteration was given this finding."""
     fate: Fate
 
 
@@ -358,10 +363,10 @@ class Line:
     severity: str
     entries: tuple[Entry, ...]
     open: bool
-    """True where the best deliverable still has it."""
+    """True if the best deliverable still has it."""
 
     def document(self) -> dict[str, Any]:
-        """As a session has it."""
+        """Return the entry of this finding in a session file."""
         return {
             "finding": self.text,
             "severity": self.severity,
@@ -373,14 +378,15 @@ class Line:
 def ledger_of(
     start: Made, best: Made, made: Iterable[Made], attempts: Sequence[Attempt]
 ) -> tuple[Line, ...]:
-    """Every finding of a session, in the order in which they were met.
+    """Return every finding of a session, in the order of first occurrence.
 
-    `made` is what iterations left. An iteration that left nothing has fixed nothing.
+    `made` holds the runs of the iterations that left a deliverable. The others have fixed nothing.
     """
     known = _known((start, *made))
     lines: dict[str, tuple[str, str]] = dict(known[start.run_id])
     entries: dict[str, list[Entry]] = {key: [] for key in lines}
     for attempt in attempts:
+        # an iteration is compared with the run it started from, not with the previous one
         given = known.get(attempt.parent_run_id, known[start.run_id])
         after = known.get(attempt.run_id, given)
         for key in {**given, **after}:
@@ -396,7 +402,7 @@ def ledger_of(
 
 
 def counted_words(lines: Iterable[Line], k: int) -> str:
-    """`3 findings given: 2 fixed, 1 still open; 1 new`."""
+    """Return counts like `3 findings given: 2 fixed, 1 still open; 1 new`."""
     mine = [one for line in lines for one in line.entries if one.k == k]
     found = {fate: sum(one.fate == fate for one in mine) for fate in FATES}
     fates = f"{found['fixed']} fixed, {found['still open']} still open"
@@ -405,7 +411,7 @@ def counted_words(lines: Iterable[Line], k: int) -> str:
 
 
 def _known(made: Iterable[Made]) -> dict[str, dict[str, tuple[str, str]]]:
-    """The findings of each run by what they are known by, which is the same in all of them."""
+    """Return the findings of each run by a key that is the same in all runs."""
     words: dict[str, frozenset[str]] = {}
     known: dict[str, dict[str, tuple[str, str]]] = {}
     for one in made:
@@ -417,6 +423,7 @@ def _known(made: Iterable[Made]) -> dict[str, dict[str, tuple[str, str]]]:
         for key in found:
             if key in defects and key not in words:
                 mine = main_words(key)
+                # a reworded defect takes the key of its first description
                 same = first_alike(mine, words, taken)
                 if same is None:
                     words[key] = mine

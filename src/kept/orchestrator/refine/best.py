@@ -1,11 +1,9 @@
-"""`BEST/` beside a seed run: the best deliverable of all its sessions, and where it is from.
+"""`BEST/` beside a seed run: the best deliverable of all its sessions, and its origin.
 
-It is replaced in one move, never by something that is not strictly better, and holds copies: who
-edits a file there changes nothing else. Losses are compared only where they were measured alike.
-What a race has put there moves with the readings that it still makes: it may put another mean or
-another deliverable in the place of its own, or take back what all readings no longer show.
-A deliverable may itself be called `manifest.json`; then that is what lies there, and what Kept has
-to say stands in `manifest.kept.json`.
+It is replaced in one move, and only by a strictly better deliverable. It holds copies, so edits
+there change nothing else. Losses are compared only if measured alike. A race may still update its
+own entry as more readings arrive: with a new mean, with another deliverable, or by removing it. If
+a deliverable is itself called `manifest.json`, Kept's manifest is `manifest.kept.json`.
 """
 
 import fcntl
@@ -30,12 +28,12 @@ MANIFEST_ASIDE = "manifest.kept.json"
 FRESH, OLD = f".{BEST}.new", f".{BEST}.old"
 
 FOLLOW = "follow"
-"""The measure of a loss that is the account of one run; it is meant where none is named."""
+"""Measure of a loss that comes from one run alone; the default if none is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """Where the best deliverable is from."""
+    """Origin of the best deliverable."""
 
     best_run_id: str
     best_loss: float
@@ -44,33 +42,33 @@ class Winner:
     winning_run_dir: str
     loss_breakdown: Mapping[str, float]
     measure: str = FOLLOW
-    """What the losses are: compared with no others."""
+    """Kind of measure of the losses; only losses of one kind are compared."""
     seed_run_id: str = ""
     start_run_id: str = ""
-    """The run that its session started from: the seed run, or what BEST held then."""
+    """Run that its session started from: the seed run, or what BEST held then."""
     start_loss: float | None = None
-    """The loss of that, by the same measure."""
+    """Loss of that run, by the same measure."""
 
 
 class Held(NamedTuple):
-    """What BEST holds."""
+    """Content of BEST."""
 
     run_id: str
     loss: float | None
     measure: str
     session: str = ""
-    """Which put it there; empty where none did."""
+    """Session that put it there; empty if none did."""
 
     def beaten_by(self, loss: float, measure: str) -> bool:
-        """Whether a loss is less than its own; never where the two were measured otherwise."""
+        """True if a loss is less than its own; False if the measures differ."""
         return self.loss is None or (measure == self.measure and loss < self.loss)
 
     def is_of(self, session: str, measure: str) -> bool:
-        """Whether this race put it there, which knows best what it is worth by now."""
+        """True if this race put it there; only that race may correct its loss."""
         return measure == self.measure != FOLLOW and session == self.session != ""
 
     def stays(self, measure: str) -> str:
-        """Why it was left as it is, by what was measured so."""
+        """Return the reason why a session with this measure left it unchanged."""
         if self.loss is not None and measure != self.measure:
             return (
                 f"it holds run {self.run_id}, whose loss of {self.loss:.4f} was measured otherwise "
@@ -81,7 +79,7 @@ class Held(NamedTuple):
 
 
 def held_in(seed: Path) -> Held | None:
-    """The best so far; None where there is none."""
+    """Return the best so far; None if there is none."""
     told = manifest_in(seed)
     if told is None:
         return None
@@ -94,30 +92,30 @@ def held_in(seed: Path) -> Held | None:
 
 
 def winning_run(seed: Path) -> Path | None:
-    """The folder of the run whose deliverable BEST holds; None without BEST, or without one."""
+    """Return the folder of the run whose deliverable BEST holds; None if unknown."""
     told = manifest_in(seed)
     where = text_in(told.get("winning_run_dir")) if told is not None else ""
     return Home.find(seed).moved(Path(where)) if where else None
 
 
 def manifest_in(seed: Path) -> Mapping[str, Any] | None:
-    """Manifest of BEST; None where there is none."""
+    """Read the manifest of BEST; None if there is none."""
     for name in (MANIFEST_ASIDE, MANIFEST):
         told = read_object(seed / BEST / name)
-        # a deliverable of that name says nothing about runs
+        # a deliverable may have that name, but has no such key
         if told is not None and "best_run_id" in told:
             return told
     return None
 
 
 def best_loss(seed: Path) -> float | None:
-    """The loss of the best so far; None where there is none."""
+    """Return the loss of the best so far; None if there is none."""
     held = held_in(seed)
     return None if held is None else held.loss
 
 
 def write_best(seed: Path, winner: Winner, files: Mapping[str, bytes]) -> bool:
-    """Have BEST hold these files, if they are better than what it holds; whether they are."""
+    """Put these files in BEST if they are better than its content; True if they were."""
     if not files:
         raise RunError(f"run `{winner.best_run_id}` left no file that BEST could hold")
     with alone(seed):
@@ -130,13 +128,13 @@ def write_best(seed: Path, winner: Winner, files: Mapping[str, bytes]) -> bool:
 
 
 def best_files(winner: Winner, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The content of BEST: the files of the winner, and where they are from."""
+    """Return the files of BEST: those of the winner, and the manifest."""
     text = json.dumps(asdict(winner), indent=2, ensure_ascii=False)
     return {**files, manifest_name(files): text.encode() + b"\n"}
 
 
 def manifest_name(files: Collection[str]) -> str:
-    """The name of the file that says where the best is from."""
+    """Return the name of the manifest, which avoids a deliverable of that name."""
     return MANIFEST_ASIDE if MANIFEST in files else MANIFEST
 
 
@@ -150,7 +148,7 @@ def _yields(held: Held, winner: Winner) -> bool:
 
 
 def withdraw_best(seed: Path, session: str, measure: str) -> None:
-    """Take back what this race put there."""
+    """Remove the content of BEST if this race put it there."""
     with alone(seed):
         recover(seed)
         held = held_in(seed)
@@ -162,13 +160,13 @@ def withdraw_best(seed: Path, session: str, measure: str) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Generator[None]:
-    """Let nobody else replace BEST of a folder meanwhile: another session of it may end as well.
+    """Lock BEST of a folder, because another session may end at the same time.
 
-    The lock is on the folder itself: it leaves nothing behind, and goes with a process that dies.
+    The lock is on the folder itself: it leaves no file, and ends with the process.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # a file system without locks is told of where a session begins, and has its BEST as well
+        # on a file system without locks go on; the session's own lock has warned already
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -177,24 +175,24 @@ def alone(folder: Path) -> Generator[None]:
 
 
 def replace_best(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Have BEST of a folder hold these files, in one move."""
+    """Replace the content of BEST of a folder by these files, in one move."""
     refuse_links(folder, BEST, FRESH, OLD)
     fresh = folder / FRESH
-    shutil.rmtree(fresh, ignore_errors=True)  # of a process that was killed while it wrote
+    shutil.rmtree(fresh, ignore_errors=True)  # left by a killed process
     write_below(fresh, files, folder)
     _swap(fresh, folder / BEST)
     shutil.rmtree(fresh, ignore_errors=True)
 
 
 def refuse_links(folder: Path, *names: str) -> None:
-    """Raise `OSError` for a name in a folder that is a link: it would be written elsewhere."""
+    """Raise `OSError` if a name in a folder is a link, which would be written elsewhere."""
     for name in names:
         if (folder / name).is_symlink():
             raise link_error(folder / name)
 
 
 def recover(seed: Path) -> None:
-    """Put back what a kill between two moves left aside, where one move does not do."""
+    """Restore BEST after a kill between the two moves of a non-atomic replacement."""
     refuse_links(seed, BEST, FRESH, OLD)
     if (seed / OLD).is_dir():
         if not (seed / BEST).exists():
@@ -203,11 +201,11 @@ def recover(seed: Path) -> None:
 
 
 def _swap(fresh: Path, place: Path) -> None:
-    """Put a folder in the place of another in one move, so that a reader finds one or the other."""
+    """Replace a folder by another in one move, so that readers find one or the other."""
     if not place.exists():
         fresh.rename(place)
     elif not exchange(fresh, place):
-        # a file system without such a move; `recover` knows what a kill here leaves
+        # no atomic exchange on this file system; `recover` handles a kill in between
         old = place.with_name(OLD)
         place.rename(old)
         fresh.rename(place)
@@ -215,8 +213,8 @@ def _swap(fresh: Path, place: Path) -> None:
 
 
 def exchange(one: Path, two: Path) -> bool:
-    """Have two paths change places in one step; whether that could be done."""
-    # at use: few programs refine
+    """Exchange two paths atomically; False if the system cannot."""
+    # imported here: few commands refine
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)

@@ -46,7 +46,7 @@ _RANK = {
     **dict.fromkeys(("warning", "medium"), 1),
 }
 _WIDTH = 300
-"""Characters of one line."""
+"""Maximum characters of one line of a brief."""
 
 _OPENING = (
     "## REFINEMENT CONTEXT",
@@ -63,9 +63,9 @@ _CLOSING = (
 
 
 def brief_text(findings: Findings, broke: Sequence[str] = ()) -> str:
-    """The brief; sections that would be empty are left out.
+    """Return the brief of a refinement, without empty sections.
 
-    `broke` says what an attempt since then has made worse, where this one starts before it.
+    `broke` lists what the attempt before this one made worse than the start of this one.
     """
     head = [*_OPENING]
     if findings.loss is not None:
@@ -99,7 +99,7 @@ def _section(title: str, rows: Sequence[str]) -> list[str]:
 
 
 def _fitted(parts: list[list[str]], room: int) -> list[str]:
-    """All sections, the longest cut until there is room; each says how much it leaves out."""
+    """Shorten the longest sections until all fit; each shows how many rows it omits."""
     kept = [len(part) for part in parts]
     while sum(kept) > room:
         kept[kept.index(max(kept))] -= 1
@@ -113,27 +113,27 @@ def _fitted(parts: list[list[str]], room: int) -> list[str]:
 
 
 MIXED = "refinement.mixed_body: tier_* set; ignoring legacy model/worker_model"
-"""What is said where both tiers and plain models are given."""
+"""Warning if both tiers and plain models are given."""
 
 
 class ModelPair(NamedTuple):
-    """Who leads and who works; an empty name is the seed run's."""
+    """Models of manager and worker; an empty name means the seed run's."""
 
     manager: str = ""
     worker: str = ""
 
     def over(self, seed: "ModelPair") -> "ModelPair":
-        """This pair, with the seed's models where it names none."""
+        """Return this pair, with the seed's models for empty names."""
         return ModelPair(self.manager or seed.manager, self.worker or seed.worker)
 
 
 SEEDS = ModelPair()
-"""The pair of the seed run."""
+"""Pair that means the models of the seed run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """A pair for each tier."""
+    """Pair of models for each tier."""
 
     low: ModelPair = SEEDS
     mid: ModelPair = SEEDS
@@ -141,18 +141,18 @@ class Tiers:
 
     @property
     def trivial(self) -> bool:
-        """Whether none of them names a model, so that every iteration has the seed's."""
+        """True if no tier names a model, so that every iteration uses the seed's."""
         return not any((*self.low, *self.mid, *self.high))
 
     def of(self, tier: Tier) -> ModelPair:
-        """The pair of one tier."""
+        """Return the pair of one tier."""
         return {"low": self.low, "mid": self.mid, "high": self.high}[tier]
 
 
 def parse_pair(text: str, flag: str) -> ModelPair:
-    """A pair as a flag has it: `MANAGER:WORKER`, or `manager=...,worker=...` for names with colons.
+    """Parse a flag: `MANAGER:WORKER`, or `manager=...,worker=...` for names with colons.
 
-    Raises `SetupError` where the colon that parts the two could be several.
+    Raises `SetupError` if there are several colons at which the text could be split.
     """
     text = text.strip()
     if text.startswith(("manager=", "worker=")):
@@ -165,6 +165,7 @@ def parse_pair(text: str, flag: str) -> ModelPair:
     manager, _, worker = text.partition(":")
     if ":" in worker:
         parts = text.split(":")
+        # show every way to split it, since names of models may contain colons
         splits = ((":".join(parts[:n]), ":".join(parts[n:])) for n in range(1, len(parts)))
         ways = ", or ".join(f"`{one}` and `{two}`" for one, two in splits)
         raise SetupError(
@@ -188,7 +189,7 @@ def _named(text: str, flag: str) -> ModelPair:
 
 
 RUN = "run"
-"""The branch of a proposal's scope that the run of an iteration is journalled in."""
+"""Branch of a proposal's scope with the journal of its run."""
 
 _ASKED = Job("refine", "task", 0, "feedback")
 _CASE = Case("task")
@@ -197,7 +198,7 @@ _ALIKE = 120
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The id of an iteration's run, written down: a resume must hear the same."""
+    """Journalled id of an iteration's run, so that a resume uses the same."""
 
     run_id: str
     usage: Usage = FREE
@@ -205,36 +206,36 @@ class Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iterating:
-    """One iteration that is about to run."""
+    """An iteration that is about to run."""
 
     k: int
     run_id: str
     start: Made
-    """What it starts from."""
+    """Run whose deliverable it starts from."""
     brief: str
     broke: tuple[str, ...] = ()
-    """Defects, refusals and losses that the attempt before it added to what it starts from."""
+    """Defects, refusals and worse loss parts of the previous attempt, compared with the start."""
 
     def document(self) -> dict[str, object]:
-        """All that explains the iteration, with the words that its manager is told."""
+        """Return the data that explains the iteration, with the brief of its manager."""
         found = self.start.findings.document()
         return {"iteration": self.k, **found, "broke": list(self.broke), "prefix": self.brief}
 
 
 class Places(Protocol):
-    """Where the files of iterations are put; both may be asked again after a kill."""
+    """Writer of the files of iterations; both methods may be repeated after a kill."""
 
     def prepared(self, about: Iterating) -> None:
-        """Called before the first call of an iteration: its input, and what was found wrong."""
+        """Write input and findings of an iteration, before its first call."""
         ...
 
     def ended(self, about: Iterating, run: AgentRun, files: Mapping[str, bytes]) -> None:
-        """Called when it has ended."""
+        """Write the run of an iteration, after its end."""
         ...
 
 
 RunnerFor = Callable[[ModelPair, Assignment, Mapping[str, bytes], Hearer], AgentRunner]
-"""A runner with these models, for this assignment and these inputs, telling of every moment."""
+"""Factory of runners for models, assignment, input files and listener."""
 
 
 def _be_silent(line: str) -> None:
@@ -243,30 +244,30 @@ def _be_silent(line: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
-    """Implements `kept.core.ports.Proposer`."""
+    """Proposer of refinements; implements `kept.core.ports.Proposer`."""
 
     seed: Candidate
     task: str
     texts: Mapping[str, str]
-    """The prompt artifacts of the runs."""
+    """Prompt artifacts of the runs."""
     runner_for: RunnerFor
     pair_for: Callable[[Tier | None], ModelPair]
     places: Places
     clock: Clock
     from_last: bool = False
     iterations: int = 1
-    """Of the session, at most."""
+    """Maximum iterations of the session."""
     say: Callable[[str], None] = _be_silent
-    """Told when an iteration begins."""
+    """Called with a line of text when an iteration begins."""
     raced: bool = False
-    """Whether the incumbent is the best so far: it moves when a race is won, and not before."""
+    """True if a race decides: then the incumbent is the best so far, and changes only by a win."""
     name: str = RERUN
     serial: bool = True
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """Run once, from the best so far; what it left is proposed."""
+        """Run the task once from the best (or last) deliverable, and propose the result."""
         found = all_made(self.seed, brief.history)
-        # an iteration that ran and could not be judged is judged again
+        # an iteration that ran but could not be evaluated is proposed again, not repeated
         number = brief.turn.number
         same = (step for step in brief.history.of(RERUN) if step.turn.number == number)
         before = next((one.candidate for one in same if one.proposal and one.candidate), None)
@@ -300,6 +301,7 @@ class Rerun:
         k = brief.turn.setting("k", int) or 0
 
         async def name() -> Named:
+            # the time is only read in the journalled call, so a resume gets the same id
             t = self.clock.time()
             digest = hashlib.sha256(f"{self.seed.id} {k} {t}".encode()).hexdigest()[:8]
             when = datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d_%H-%M-%S")
@@ -332,7 +334,7 @@ class Rerun:
         texts = Candidate(self.texts)
         ran = await runner.run(_ASKED, texts, _CASE, scope.branch(RUN))
         if isinstance(ran, Failure):
-            # an improvement that was made before stays, and a resume goes on from here
+            # earlier improvements stay, and a resume continues from here
             raise Halt(StopReason("error", f"error:{ran.kind}: {ran.message}"))
         run = record_of(moments)
         assert run is not None, "a run that has ended has begun"
@@ -341,13 +343,14 @@ class Rerun:
 
 def _proposed(new: Made, brief: Brief) -> Proposal:
     held = brief.incumbent.texts
+    # files that the run deleted stay in the candidate, but are no longer listed on its page
     edits = [Write(path, text) for path, text in new.texts().items() if held.get(path) != text]
     why = f"run {new.run_id} ended {new.status} with a loss of {new.loss:.4f}"
     return Proposal(tuple(edits), why, about=new.about())
 
 
 def made_by(run: AgentRun, files: Mapping[str, bytes], tier: str | None) -> Made:
-    """What a run made, and what is wrong with that."""
+    """Return the result of a run with its findings."""
     parts = run_loss(run).parts()
     return Made(
         run_id=run.run_id,
@@ -364,14 +367,14 @@ def made_by(run: AgentRun, files: Mapping[str, bytes], tier: str | None) -> Made
 
 
 def broke_by(start: Made, last: Made, closed: Sequence[ClosedStep]) -> tuple[str, ...]:
-    """Losses of the last attempt against the start of this one, or why it left nothing."""
+    """Return what the last attempt made worse, and the reason if it left nothing."""
     step = closed[-1] if closed else None
     nothing = (step.skip.why,) if step is not None and step.skip and left_nothing(step) else ()
     return (*broken_since(start, last), *nothing)
 
 
 def broken_since(start: Made, last: Made) -> tuple[str, ...]:
-    """What the last attempt made worse than what this one starts from; nothing if it is that."""
+    """Return what the last attempt made worse than the start; empty if it is the start."""
     if last.run_id == start.run_id:
         return ()
     known = {one.summary[:_ALIKE]: main_words(one.summary) for one in start.findings.defects}

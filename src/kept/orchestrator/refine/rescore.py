@@ -1,8 +1,8 @@
-"""A fresh look at a deliverable: what a run would come to that hands it over at once.
+"""Independent readings of a deliverable: loss of a run that would hand it over at once.
 
-The loss that an iteration ends with is one look by one critic, and has in it how the run went. A
-reading has a critic judge the files again and passes them through all checks and metrics, so that
-several readings of one deliverable tell how much one of them can be believed.
+The loss at the end of an iteration is one opinion of one critic, and depends on how the run went.
+A reading has a critic assess the files again and repeats all checks and metrics. So several
+readings of one deliverable show the noise of one reading.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ from kept.orchestrator.toolkit import Errand, Kit, Worked
 from kept.orchestrator.workers import Stop, Stoppable
 
 CRITERION = "criterion"
-"""What a case is about, where there are cases: the critic judges by it."""
+"""Kind of the cases of a race: each is a criterion for the critic."""
 
 _WHO = "deliverable"
 _HANDED_OVER = "Everything that was to be delivered is in the files."
@@ -34,19 +34,19 @@ _HANDED_OVER = "Everything that was to be delivered is in the files."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Implements `kept.core.ports.Runner`."""
+    """Runner that reads a deliverable; implements `kept.core.ports.Runner`."""
 
     kit: Kit
     task: str
     texts: Mapping[str, str]
-    """The prompt artifacts of the runs."""
+    """Prompt artifacts of the runs."""
     closes: Callable[[], None]
     stop: Stop = field(default_factory=Stop)
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Read it once; who cannot read it is no failure of what is read."""
+        """Read the deliverable once; a failed reading does not count against the deliverable."""
         read = await self._read(candidate, case, scope)
         return _readers_own(read) if isinstance(read, Failure) else read
 
@@ -68,6 +68,7 @@ class Reading:
         signals = Signals(
             eval_score=measured.score if measured else None,
             critique_score=said.score,
+            # as if the run had handed it over at once: at most one refusal, no budget used
             rejections=int(not judged.complete),
             max_rejections=self.kit.limits.rejected_completions,
             budget_remaining=1.0,
@@ -78,7 +79,7 @@ class Reading:
         return Rollout(output=words, metrics=measures_of(loss_of(signals).parts()))
 
     async def close(self) -> None:
-        """Let go of what iterations were run with."""
+        """Release the resources of the readings."""
         self.closes()
 
     async def _criticised(
@@ -104,7 +105,7 @@ class Reading:
             files=files,
             previous={},
             final_result={"files": sorted(files)},
-            confidence=1.0,  # nobody says: the same for all that are compared
+            confidence=1.0,  # no manager reports one: a constant for all candidates
             critiques=((_WHO, said),),
             delegations=(),
             rejections=(),
@@ -115,7 +116,7 @@ class Reading:
         )
 
     async def _measured(self, submission: Submission, scope: Metered) -> Evaluated | Failure | None:
-        """What the metrics say of something that a check before them refused."""
+        """Run the last check, the metrics, on files that an earlier check refused."""
         for check in self.kit.checks[-1:]:
             told = await check(submission, scope.branch("measures"))
             return told if isinstance(told, Failure) else told.evaluation
@@ -123,12 +124,12 @@ class Reading:
 
 
 def _readers_own(failure: Failure) -> Failure:
-    """A failure to read, as that of a scorer: no deliverable's, unless only a challenger has it."""
+    """Mark a failed reading as one of the scorer, so that the deliverable is not blamed."""
     return replace(
         failure,
         blame="infrastructure",
         message=f"the reading: {failure.message}",
-        # what was said stands in the journal: another try would hear the same
+        # the reply is journalled: another try would get the same
         tried=failure.tried or failure.blame == "candidate",
         scoring=True,
     )
@@ -136,24 +137,24 @@ def _readers_own(failure: Failure) -> Failure:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What several readings of one deliverable come to."""
+    """Summary of several readings of one deliverable."""
 
     count: int
     parts: Mapping[str, float]
-    """Of the mean loss, and the total."""
+    """Mean parts of the loss, and the mean total."""
     squares: float
-    """Of deviations from the mean, each case by itself."""
+    """Sum of squared deviations from the mean of each case."""
     free: int
-    """How many of them could differ."""
+    """Degrees of freedom: readings minus cases."""
 
     @property
     def loss(self) -> float:
-        """The mean."""
+        """Mean loss."""
         return self.parts["total"]
 
 
 def readings_of(known: Iterable[Evaluation]) -> Readings | None:
-    """All readings of one candidate, whatever each was for; None without any."""
+    """Combine all readings of one candidate, whatever their purpose; None if there are none."""
     cases: dict[str, Tally] = {}
     sums: dict[str, Tally] = {}
     for one in known:
@@ -168,6 +169,7 @@ def readings_of(known: Iterable[Evaluation]) -> Readings | None:
     return Readings(
         count=sums[LOSS].n,
         parts=parts,
+        # sum of squares minus n times the squared mean; rounding may make it negative
         squares=sum(max(0.0, t.squares - t.total * t.total / t.n) for t in cases.values()),
         free=sum(t.n - 1 for t in cases.values()),
     )
@@ -175,15 +177,15 @@ def readings_of(known: Iterable[Evaluation]) -> Readings | None:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How much one reading differs from the next of the same deliverable."""
+    """Spread between readings of the same deliverable."""
 
     deviation: float
-    """Standard deviation."""
+    """Pooled standard deviation of one reading."""
     readings: int
 
     @property
     def words(self) -> str:
-        """For a person."""
+        """Text for people."""
         if self.deviation < 1e-9:
             return f"none: {self.readings} readings agree"
         return (
@@ -193,12 +195,13 @@ class Noise:
 
 
 def noise_of(read: Iterable[Readings | None]) -> Noise | None:
-    """From all deliverables that were read; None where none was read twice."""
+    """Estimate the noise from all deliverables; None if none was read twice."""
     known = [one for one in read if one is not None]
     free = sum(one.free for one in known)
     if not free:
         return None
     squares = sum(one.squares for one in known)
+    # pooled over all deliverables: within-case squares by degrees of freedom
     return Noise(round(sqrt(squares / free), 6), sum(one.count for one in known))
 
 

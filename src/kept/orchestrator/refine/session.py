@@ -4,9 +4,9 @@ All files are views of the journal, written from the start and valid at any mome
 an iteration is a copy, so edits in place never change the seed run.
 
     ROOT/iter_k/input/              what it started from
-    ROOT/iter_k/gradient_input.json what was found wrong with that, before anything was asked
+    ROOT/iter_k/gradient_input.json findings about that, written before the first call
     ROOT/iter_k/workspace/runs/ID/  the run
-    ROOT/iter_k/output/ID/          what it left
+    ROOT/iter_k/output/ID/          its deliverable
 
 A run has at most one refinement at a time: two would pay twice for the same findings. The lock
 lies with the seed run, so it works across projects. It is a kernel lock, so it ends with a killed
@@ -57,7 +57,7 @@ SESSIONS = "refinement_sessions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A refinement of one seed run."""
+    """Record of a refinement of one seed run."""
 
     session_id: str
     seed_run_id: str
@@ -65,21 +65,21 @@ class Session:
     completed_at: str | None = None
     stop_reason: str | None = None
     best_iter: int = 0
-    """0 while the seed is the best."""
+    """Number of the best iteration; 0 while the seed is the best."""
     iterations: tuple[Attempt, ...] = ()
     tier_plan_used: bool | None = None
     seed_loss: float | None = None
     start_run_id: str = ""
-    """The run that it started from: the seed run, or what BEST held when it began."""
+    """Run that it started from: the seed run, or what BEST held when it began."""
     start_loss: float | None = None
     gate: str = "follow"
     noise: Noise | None = None
-    """How much the loss of one reading says; None where nobody measured it."""
+    """Noise of one reading; None if it was not measured."""
     findings: tuple[Line, ...] = ()
-    """The ledger of findings."""
+    """Ledger of findings."""
 
     def document(self) -> dict[str, Any]:
-        """As the source writes it, and the parts of each loss."""
+        """Return the data of the session file: that of the source, and the parts of each loss."""
         return {
             "session_id": self.session_id,
             "seed_run_id": self.seed_run_id,
@@ -115,12 +115,12 @@ def _row(one: Attempt, gate: str) -> dict[str, Any]:
 
 
 def session_name(t: float) -> str:
-    """The name of a session that begins at this second."""
+    """Return the name of a session that begins at this second."""
     return datetime.fromtimestamp(t, UTC).strftime("refine_%Y%m%dT%H%M%SZ")
 
 
 def free_name(name: str, taken: Collection[str], below: Path) -> str:
-    """A name that is not taken, and has no folder; the first of a row of them."""
+    """Return the name, with a number if needed, that is not taken and has no folder."""
     numbers = (f"{name}_{n}" for n in count(2))
     return next(
         one for one in chain((name,), numbers) if one not in taken and not (below / one).exists()
@@ -128,25 +128,25 @@ def free_name(name: str, taken: Collection[str], below: Path) -> str:
 
 
 def session_stamp(t: float) -> str:
-    """A moment, as a session writes it."""
+    """Return a time as text, as session files have it."""
     return datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def write_session(seed: Path, session: Session) -> Path:
-    """Write it beside its seed run, whole or not at all; where."""
+    """Write a session atomically beside its seed run; return the path."""
     path = seed / SESSIONS / f"{session.session_id}.json"
     write_whole(path, session_bytes(session), seed)
     return path
 
 
 def session_bytes(session: Session) -> bytes:
-    """The file of a session."""
+    """Return the content of a session file."""
     text = json.dumps(session.document(), indent=2, ensure_ascii=False)
     return encoded(text) + b"\n"
 
 
 MEASURE = "measure"
-"""The fact that says what the losses of a session are."""
+"""Name of the fact with the measure of a session's losses."""
 
 GRADIENT = "gradient_input.json"
 
@@ -155,35 +155,35 @@ log = logging.getLogger("kept")
 
 @dataclass(frozen=True, slots=True)
 class IterationFolders:
-    """Implements `kept.orchestrator.refine.proposer.Places`.
+    """Folders of the iterations; implements `kept.orchestrator.refine.proposer.Places`.
 
-    What cannot be written is warned of: the journal has it, and an iteration is not lost for it.
+    A file that cannot be written only causes a warning: the journal has all data.
     """
 
     root: Path
 
     def prepared(self, about: Iterating) -> None:
-        """Write what an iteration is given; before the first call of its manager (rule R36)."""
+        """Write input and findings of an iteration before its manager's first call (rule R36)."""
         folder = self.root / f"iter_{about.k}"
         with _warned():
-            # what a killed sitting left half written
+            # may be incomplete after a kill
             shutil.rmtree(folder / "input", ignore_errors=True)
             write_below(folder / "input", about.start.files, self.root)
             write_whole(folder / GRADIENT, gradient_of(about), self.root)
 
     def ended(self, about: Iterating, run: AgentRun, files: Mapping[str, bytes]) -> None:
-        """Write the run as its source lays it out."""
+        """Write the run in the layout of the source."""
         with _warned():
             write_run(self.root / f"iter_{about.k}", run, files, layout_of(run.run_id))
 
 
 def layout_of(run_id: str) -> Layout:
-    """The folder of an iteration's run, below the folder of the iteration."""
+    """Return the layout of an iteration's run, below the folder of the iteration."""
     return Layout(f"workspace/runs/{run_id}")
 
 
 def gradient_of(about: Iterating) -> bytes:
-    """All that explains an iteration, as its file."""
+    """Return the content of `gradient_input.json`."""
     told = json.dumps(about.document(), indent=2, ensure_ascii=False)
     return told.encode("utf-8", "replace") + b"\n"
 
@@ -197,26 +197,26 @@ def _warned() -> Generator[None]:
 
 
 class Shelf(Protocol):
-    """Where a session is told of, and where the best is put."""
+    """Place of the session file and of the best deliverable."""
 
     def write(self, session: Session) -> None:
-        """Tell what is true of a session now."""
+        """Write the current state of a session."""
         ...
 
     def put(self, winner: Winner, made: Made) -> None:
-        """Put the best there, if it is better than what is there."""
+        """Put the best there if it is better than the current one."""
         ...
 
     def withdraw(self, session: str, measure: str) -> None:
-        """Take back what this race put there: the seed is no worse."""
+        """Remove the entry of this race, because the seed is no worse."""
         ...
 
     def holds(self) -> Held | None:
-        """What is there; None without anything."""
+        """Return the current best; None if there is none."""
         ...
 
     def recover(self) -> None:
-        """Put right what a kill left."""
+        """Restore the best after a kill."""
         ...
 
 
@@ -227,30 +227,30 @@ class BesideSeed:
     seed: Path
 
     def write(self, session: Session) -> None:
-        """In a file of its own."""
+        """Write the session file beside the seed."""
         write_session(self.seed, session)
 
     def put(self, winner: Winner, made: Made) -> None:
-        """In BEST of the seed."""
+        """Put the best in BEST of the seed."""
         write_best(self.seed, winner, made.files)
 
     def withdraw(self, session: str, measure: str) -> None:
-        """There is no BEST then."""
+        """Remove BEST if this race made it."""
         withdraw_best(self.seed, session, measure)
 
     def holds(self) -> Held | None:
-        """What BEST of the seed holds."""
+        """Return the content of BEST of the seed."""
         return held_in(self.seed)
 
     def recover(self) -> None:
-        """After a kill."""
+        """Restore BEST after a kill."""
         with alone(self.seed):
             recover(self.seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPlace:
-    """What is told of a session, and where."""
+    """Facts of a session, and the place where it is written."""
 
     shelf: Shelf
     root: Path
@@ -258,13 +258,13 @@ class SessionPlace:
     seed_run_id: str
     tiers: bool
     start_run_id: str = ""
-    """The run that it started from; the seed run, or what BEST held."""
+    """Run that it started from: the seed run, or what BEST held."""
     seed_loss: float | None = None
-    """By its own run, where the session started from another; else None."""
+    """Loss of the seed in its own run, if the session started from another run; else None."""
 
 
 class SessionFiles:
-    """A sink that keeps the session and BEST as the journal has them."""
+    """Listener that keeps the session file and BEST in line with the journal."""
 
     def __init__(self, place: SessionPlace, journal: Journal) -> None:
         self._place = place
@@ -272,7 +272,7 @@ class SessionFiles:
         self._told = False
 
     def on_event(self, event: Event, state: State) -> None:
-        """Write what is true now; after a kill the next sitting begins by that."""
+        """Write the current state; after a kill the next session starts by doing so."""
         if event.kind not in ("run_started", "run_resumed", "step_closed", "run_stopped"):
             return
         told = Told(state, all_made(self._journal.load(state.seed), reruns(state)))
@@ -281,12 +281,13 @@ class SessionFiles:
             self._best(told)
             self._place.shelf.write(session_of(self._place, told, ended))
         except OSError as error:
+            # warn once; every later event tries again
             if not self._told:
                 log.warning("cannot write %s: %s", error.filename, error.strerror)
             self._told = True
 
     def _best(self, told: "Told") -> None:
-        """Have BEST say what all readings so far say; that of others stays until they are all."""
+        """Update BEST by all readings so far; an entry of others stays until losses are final."""
         place, shelf = self._place, self._place.shelf
         shelf.recover()
         held = shelf.holds()
@@ -299,7 +300,7 @@ class SessionFiles:
 
 
 def session_of(place: SessionPlace, told: "Told", ended: float | None) -> Session:
-    """The content of the file of a session."""
+    """Return the session as its file has it."""
     started, stopped = told.state.started, told.state.stopped
     assert started is not None, "the first event is `run_started`"
     return Session(
@@ -321,7 +322,7 @@ def session_of(place: SessionPlace, told: "Told", ended: float | None) -> Sessio
 
 
 def winner_of(place: SessionPlace, told: "Told") -> Winner:
-    """The origin of the best of a session."""
+    """Return the origin of the best of a session."""
     best = told.best
     won = next(one for one in told.attempts if one.k == told.best_iter)
     parts, start = told.parts(told.state.best), told.parts(told.state.seed)
@@ -340,57 +341,57 @@ def winner_of(place: SessionPlace, told: "Told") -> Winner:
 
 
 def _seed_loss(place: SessionPlace, told: "Told") -> float:
-    """Of the seed run; of what a race started from, which alone was read."""
+    """Return the loss of the seed run; in a race that of the starting run, which alone was read."""
     start = told.parts(told.state.seed)["total"]
     own = place.seed_loss
     return round(start if own is None or told.raced else own, 6)
 
 
 class Told:
-    """What a state says of a refinement."""
+    """View of a refinement, computed from the state of its run."""
 
     def __init__(self, state: State, made: Mapping[str, Made]) -> None:
         self.state = state
         self.made = made
-        # deliverables are read several times, and not believed at once
+        # in a race, deliverables are read several times before they are accepted
         self.raced = state.settings.gate != "follow"
         self.attempts = [self._measured(one) for one in attempts(reruns(state))]
 
     @property
     def best(self) -> Made:
-        """What is the best by the gate."""
+        """Best run according to the gate."""
         return self.made[self.state.best]
 
     @property
     def best_iter(self) -> int:
-        """The iteration that made it; 0 while the seed is the best.
+        """Number of the iteration that made the best; 0 while the seed is the best.
 
-        0 also for what won a race and whose readings all together are no better than the seed's.
+        Also 0 if it won a race, but the mean of all its readings is no better than the seed's.
         """
         k = next((one.k for one in self.attempts if one.run_id == self.best.run_id), 0)
         return 0 if self.raced and not self._fell else k
 
     @property
     def best_id(self) -> str:
-        """The candidate that is the best by all that is known: the seed while no iteration is."""
+        """Id of the best candidate by all readings; the seed while no iteration is better."""
         return self.state.best if self.best_iter else self.state.seed
 
     @property
     def final(self) -> bool:
-        """Whether its losses are what they will be: those of a race move until its end."""
+        """True if the losses are final: those of a race change until its end."""
         stopped = self.state.stopped
         return not self.raced or (stopped is not None and not stopped.resumable)
 
     @property
     def measure(self) -> str:
-        """What its losses are: of one run each, or means of such readings."""
+        """Measure of its losses: of one run each, or means of readings."""
         started = self.state.started
         told = started.facts.get(MEASURE) if started else None
         return str(told or ("race" if self.raced else FOLLOW))
 
     @property
     def ledger(self) -> tuple[Line, ...]:
-        """The fate of every finding, iteration by iteration."""
+        """Result for every finding, iteration by iteration."""
         return ledger_of(
             self.made[self.state.seed],
             self.made[self.best_id],
@@ -400,22 +401,22 @@ class Told:
 
     @property
     def noise(self) -> Noise | None:
-        """How much one reading says, by those of the seed and of what was kept."""
+        """Noise of one reading, estimated from all evaluated candidates; None without a race."""
         if not self.raced:
             return None
         return noise_of(readings_of(known) for known in self.state.evaluations.values())
 
     def parts(self, id_: str) -> Mapping[str, float]:
-        """The loss of a candidate with its parts: the mean of its readings where it was raced."""
+        """Return the loss of a candidate with its parts; in a race the mean of its readings."""
         read = self.readings(id_)
         return self.made[id_].parts if read is None else read.parts
 
     def readings(self, id_: str) -> Readings | None:
-        """What readings of a candidate come to; None where it was not raced, or not read."""
+        """Return the summary of a candidate's readings; None without a race or readings."""
         return readings_of(self.state.evaluations.get(id_, ())) if self.raced else None
 
     def _measured(self, one: Attempt) -> Attempt:
-        """With the mean of all its readings, also of those that were made when it was the best."""
+        """Return an attempt with the mean of all its readings, including those as incumbent."""
         mine = (id_ for id_, made in self.made.items() if made.run_id == one.run_id)
         read = self.readings(next(mine, ""))
         return one if read is None else replace(one, measured=read.loss)
@@ -427,7 +428,7 @@ class Told:
 
 
 def stop_name(kind: str, message: str) -> str:
-    """Why a session ended, in a word of the seed's."""
+    """Return the reason why a session ended, in the words of the source."""
     if kind == "error" and not message.startswith("error:"):
         return f"error:{kind}"
     if kind == "error":
@@ -440,7 +441,7 @@ LOCK = ".refining.lock"
 
 @contextmanager
 def refining(folders: Iterable[Path], session: str) -> Generator[None]:
-    """Hold what a session refines; raises `LockedError` where another one does."""
+    """Lock the folders that a session refines; raises `LockedError` if another holds one."""
     with ExitStack() as held:
         for folder in folders:
             _check_links(folder)
@@ -450,7 +451,7 @@ def refining(folders: Iterable[Path], session: str) -> Generator[None]:
 
 
 def _check_links(folder: Path) -> None:
-    """Refuse to refine where what a session writes would end up elsewhere."""
+    """Raise `SetupError` if a link would make a session write elsewhere."""
     try:
         refuse_links(folder, BEST, FRESH, OLD, SESSIONS, LOCK)
     except OSError as error:
@@ -462,8 +463,9 @@ def _check_links(folder: Path) -> None:
 
 
 def _lock(folder: Path, session: str) -> Lock | None:
-    """None where there can be no lock: its folder may be one that only others write to."""
+    """Take the lock; None if there can be none, as in a read-only folder."""
     try:
+        # `lost`: the file was removed by its last owner between opening and locking
         while (lock := Lock(folder, LOCK, session)).lost:
             lock.release()
         return lock

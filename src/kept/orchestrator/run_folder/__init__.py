@@ -1,1 +1,1 @@
-"""The folder of an agent run, read and written."""
+"""Reader and writer of the folder of an agent run."""

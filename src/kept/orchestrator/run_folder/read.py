@@ -1,4 +1,4 @@
-"""Reader of finished run folders: ours, the source's, or handmade ones of tests.
+"""Reader of finished run folders: of Kept, of the source, or handmade ones of tests.
 
 Broken or missing JSON counts as absent and is never an error. Files may lie beside the run folder
 or further up in its workspace. The deliverable is searched in four places, and a folder without
@@ -25,7 +25,7 @@ _NOTHING: Row = {}
 
 
 def read_object(path: Path) -> Row | None:
-    """A file that holds one JSON object; None where it does not."""
+    """Read a file that holds one JSON object; None if it does not."""
     try:
         value: object = parse_json(path.read_text(encoding="utf-8", errors="replace"))
     except (OSError, ValueError):
@@ -34,7 +34,7 @@ def read_object(path: Path) -> Row | None:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The objects of a file with one in each line; lines that are none are passed over."""
+    """Yield the JSON objects of a file, one per line; skips lines that are none."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -49,7 +49,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def below(row: Row, *path: str) -> Any:  # noqa: ANN401 # whatever JSON holds
-    """What stands at a path of keys; None where nothing does."""
+    """Return the value at a path of keys; None if there is none."""
     value: object = row
     for key in path:
         if not is_dict(value):
@@ -59,13 +59,13 @@ def below(row: Row, *path: str) -> Any:  # noqa: ANN401 # whatever JSON holds
 
 
 def part(row: Row, *path: str) -> Row:
-    """The object at a path of keys; an empty one where there is none."""
+    """Return the object at a path of keys; an empty one if there is none."""
     value = below(row, *path)
     return value if is_dict(value) else _NOTHING
 
 
 def rows_in(value: object) -> Iterator[Row]:
-    """The objects of a list."""
+    """Yield the objects of a list."""
     if is_list(value):
         for one in value:
             if is_dict(one):
@@ -73,31 +73,31 @@ def rows_in(value: object) -> Iterator[Row]:
 
 
 def text_in(value: object) -> str:
-    """A text, or an empty one."""
+    """Return a value if it is a text, else an empty text."""
     return value if isinstance(value, str) else ""
 
 
 HEIGHT = 5
-"""Folders above a run's own that may be its workspace."""
+"""Number of folders above a run's own that may be its workspace."""
 
 FINAL = "FINAL"
 
 COMPLETION = "run_completion.json"
-"""What every run of the source has at its end."""
+"""File that every finished run of the source has."""
 
 JOURNAL = "journal.jsonl"
-"""What a run of ours has, and one of the source has not."""
+"""File that only runs of Kept have, not those of the source."""
 
 
 def workspaces(folder: Path) -> Iterator[Path]:
-    """The folder of a run and those above it, nearest first."""
+    """Yield the folder of a run and those above it, nearest first."""
     whole = folder.resolve()
     yield whole
     yield from list(whole.parents)[:HEIGHT]
 
 
 class Delivered:
-    """The files that a run left, by path below one folder."""
+    """Files that a run delivered, by path below one folder."""
 
     __slots__ = ("files", "place")
 
@@ -106,15 +106,16 @@ class Delivered:
         self.files = files
 
     def read(self) -> dict[str, bytes]:
-        """What is in them."""
+        """Read the content of all files."""
         return {path: file.read_bytes() for path, file in self.files.items()}
 
 
 def deliverable(folder: Path, run_id: str) -> Delivered | None:
-    """What a run left; None where it left nothing.
+    """Find the deliverable of a run; None if it left no file.
 
-    In FINAL beside its files, in its workspace's output/FINAL, in its own part of output/, or loose
-    in output/: the first that holds a file. What several runs share is nobody's.
+    The first of these that holds a file: FINAL in the run's folder, output/FINAL of its workspace,
+    its own folder in output/, and loose files in output/. Files shared by several runs are
+    ignored.
     """
     for place, loose in _places(folder, run_id):
         files = files_below(place, loose=loose)
@@ -127,6 +128,7 @@ def _places(folder: Path, run_id: str) -> Iterator[tuple[Path, bool]]:
     yield folder / FINAL, False
     whole = folder.resolve()
     above = _holders(whole)
+    # output/FINAL and loose files belong to this run only if the workspace has no other run
     alone = not above
     if above:
         runs = [one for one in whole.parent.iterdir() if one.is_dir()]
@@ -142,9 +144,9 @@ def _places(folder: Path, run_id: str) -> Iterator[tuple[Path, bool]]:
 
 
 def _holders(run: Path) -> list[Path]:
-    """The workspace that holds `runs/<id>`, and its root: further up, files are somebody else's.
+    """Return the workspace that holds `runs/<id>`, and its root; files further up are unrelated.
 
-    One of ours has all of its files in its own folder.
+    A run of Kept has all files in its own folder.
     """
     if (run / JOURNAL).exists() or run.parent.name != "runs":
         return []
@@ -153,9 +155,9 @@ def _holders(run: Path) -> list[Path]:
 
 
 def files_below(folder: Path, *, loose: bool = False) -> dict[str, Path]:
-    """Plain files below a folder, by path; links are not followed.
+    """Return regular files below a folder, by path; links are not followed.
 
-    Of an output folder that several runs share, only what belongs to none of them is `loose`.
+    With `loose`, files in FINAL and in folders of runs are left out.
     """
     found: dict[str, Path] = {}
     if not folder.is_dir() or folder.is_symlink():
@@ -166,6 +168,7 @@ def files_below(folder: Path, *, loose: bool = False) -> dict[str, Path]:
             continue
         if loose and len(inner.parts) > 1 and (inner.parts[0] == FINAL or _is_run(inner.parts[0])):
             continue
+        # a linked folder on the way; the last of `parents` is "." itself
         if any((folder / one).is_symlink() for one in list(inner.parents)[:-1]):
             continue
         found[inner.as_posix()] = path
@@ -173,7 +176,8 @@ def files_below(folder: Path, *, loose: bool = False) -> dict[str, Path]:
 
 
 def _is_run(name: str) -> bool:
-    """Whether a name is that of a run: a date, a time and eight digits of a hash."""
+    """True if a name looks like a run id: a date, a time and eight digits of a hash."""
+    # `2026-01-31_12-00-00_0123abcd`, or with `T` between date and time
     parts = name.replace("T", "_").split("_")
     return len(parts) >= 3 and parts[0][:4].isdigit() and len(parts[-1]) == 8
 
@@ -185,19 +189,19 @@ GATES = frozenset(
         *("smoke", "smoke_test", "structural_integrity", "eval", "evaluation"),
     )
 )
-"""Gates that a completion has to pass; other refusals say nothing of a deliverable."""
+"""Checks of a completion; refusals by other gates say nothing about a deliverable."""
 
 REFUSED = ("reject", "rejected", "fail", "failed")
 
 ACCEPT = 0.75
-"""What a metric is held against where nobody says."""
+"""Default threshold of a metric."""
 
 USUAL = Caps(loops=100, workers=500, tokens=10_000_000, tool_calls=1500, wall_seconds=3600, depth=4)
-"""What a run may use that does not say."""
+"""Default limits of a run."""
 
 
 class SeedDefect(NamedTuple):
-    """One thing that a critic found wrong in a finished run."""
+    """One problem that a critic found in a finished run."""
 
     summary: str
     severity: str
@@ -205,7 +209,7 @@ class SeedDefect(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """One completion that a gate refused."""
+    """One completion that a check refused."""
 
     gate: str
     reason: str
@@ -214,7 +218,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
-    """What refinement needs to know of a finished run."""
+    """Facts of a finished run that refinement needs."""
 
     folder: Path
     run_id: str
@@ -223,20 +227,20 @@ class FinishedRun:
     loss: Loss
     defects: tuple[SeedDefect, ...]
     refusals: tuple[Refusal, ...]
-    """All of them, oldest first."""
+    """All refusals of completions, oldest first."""
     per_metric: Mapping[str, float]
     thresholds: Mapping[str, float]
     caps: Caps
     observed_seconds: float
     manager: str
-    """The model that a seed names; empty where it names none."""
+    """Model of the manager; empty if the run names none."""
     worker: str
     parent_run_id: str | None
     delivered: Delivered | None
 
 
 def read_run(folder: Path) -> FinishedRun:
-    """A finished run; raises `SetupError` where there is none."""
+    """Read a finished run; raises `SetupError` if there is none."""
     done = read_object(folder / COMPLETION)
     if done is None:
         there = (folder / COMPLETION).exists()
@@ -249,6 +253,7 @@ def read_run(folder: Path) -> FinishedRun:
     run_id = text_in(done.get("run_id")) or text_in(manifest.get("run_id")) or folder.name
     per_metric, thresholds = _measures(folder, run_id, done)
     final = part(done, "final_budget")
+    # nested in real runs, else flat under one of several names
     elapsed = ("wall_time_elapsed_s", "elapsed_s", "observed_wall_time", "wall_time_s")
     seconds = first_number(below(final, "wall_time", "elapsed_s"), *map(final.get, elapsed))
     models = [part(manifest, "models"), part(done, "models"), part(done, "config_used")]
@@ -272,18 +277,18 @@ def read_run(folder: Path) -> FinishedRun:
 
 
 def read_loss(folder: Path, weights: Weights | None = None) -> Loss:
-    """The loss of whatever is in a folder; one that is empty has a loss too."""
+    """Compute the loss of a run folder; an empty folder has a loss too."""
     return loss_of(read_signals(folder), weights)
 
 
 def read_signals(folder: Path) -> Signals:
-    """What the files of a run bring to its loss."""
+    """Read the signals of a run's loss from its files."""
     done = read_object(folder / COMPLETION) or {}
     rows = list(read_rows(folder / "metrics.jsonl"))
     most = first_number(below(done, "config_used", "max_rejected_completions"))
     left = first_number(below(done, "final_budget", "budget_remaining_pct"))
     if "critique" in done or "critique_score" in done:
-        # a run that says it has none was not judged, whatever came before
+        # an explicit null means that the run has no critique, whatever the metrics say
         critique = first_number(below(done, "critique", "score"), done.get("critique_score"))
     else:
         critique = mean_of(rows, "metric.critique")
@@ -302,7 +307,7 @@ def read_signals(folder: Path) -> Signals:
 
 
 def _counted(rows: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Refusals of completions, each once: an iteration has one completion."""
+    """Yield refusals of completions, each once: an iteration has one completion."""
     once = Once()
     for row in rows:
         verdict = text_in(row.get("verdict")).lower()
@@ -316,7 +321,7 @@ def _counted(rows: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 
 class Once:
-    """Tells a refusal from its double."""
+    """Filter for refusals that were written twice."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[object, str]] = set()
@@ -324,9 +329,9 @@ class Once:
         self._known = False
 
     def new(self, gate: str, iteration: object, reason: str) -> bool:
-        """Whether it was not told before: there is one completion in an iteration."""
+        """True for a refusal not seen before: there is one completion per iteration."""
         known = iteration not in (None, -1)
-        # the source writes those of L0 twice, once without saying when
+        # the source writes refusals by L0 twice, once without the iteration
         double = gate == "l0" and self._last == (gate, reason) and not (known and self._known)
         double = double or (known and (iteration, gate) in self._seen)
         self._seen.add((iteration, gate))
@@ -335,12 +340,12 @@ class Once:
 
 
 def gate_name(value: object) -> str:
-    """A gate by its plain name."""
+    """Return the plain name of a gate."""
     return text_in(value).strip().lower().removesuffix("_gate")
 
 
 def _refusals(folder: Path, run_id: str) -> Iterator[Refusal]:
-    # of its workspace, else beside its other files
+    # prefer the log in the workspace to the one in the run's folder
     events = (place / "logs" / run_id / "events.jsonl" for place in workspaces(folder))
     path = next((one for one in (*events, folder / "events.jsonl") if one.is_file()), None)
     once = Once()
@@ -352,6 +357,7 @@ def _refusals(folder: Path, run_id: str) -> Iterator[Refusal]:
             reason = text_in(fields.get("reason"))
             if gate in GATES and once.new(gate, at, reason):
                 yield Refusal(gate, reason, str(row.get("ts", "")))
+        # the simpler format of handmade runs
         elif row.get("type") == "gate.reject":
             yield Refusal(
                 text_in(row.get("gate")), text_in(row.get("reason")), str(row.get("ts", ""))
@@ -359,7 +365,7 @@ def _refusals(folder: Path, run_id: str) -> Iterator[Refusal]:
 
 
 def _defects(folder: Path, done: Mapping[str, Any]) -> Iterator[SeedDefect]:
-    """Of the critiques of all iterations; of the whole run only where they have none."""
+    """Yield the defects of all iterations; if there are none, those of the whole run."""
     found = False
     for path in sorted(folder.glob("iterations/*/critique.json")):
         for critique in rows_in((read_object(path) or {}).get("critiques")):
@@ -379,7 +385,7 @@ def _defect(row: Mapping[str, Any]) -> SeedDefect:
 def _measures(
     folder: Path, run_id: str, done: Mapping[str, Any]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """What was measured and what was wanted, by metric."""
+    """Return measured values and thresholds, by metric."""
     evaluations = (one / "data" / "evaluation" / f"{run_id}.json" for one in workspaces(folder))
     path = next((one for one in evaluations if one.is_file()), None)
     own = part(done, "evaluation")
@@ -389,14 +395,14 @@ def _measures(
     observed = next(filter(None, found), _scores(beside.get("per_metric")))
     wanted = _scores(own.get("thresholds")) or _scores(beside.get("thresholds"))
     if not set(wanted) & set(observed):
-        # a whole is accepted from here on, so a part below it is a gap
+        # without thresholds of its own, each metric must reach the bar of the total score
         bar = first_number(wanted.get("accept"), ACCEPT) or ACCEPT
         wanted = dict.fromkeys((name for name in observed if name != "efficiency"), bar)
     return observed, wanted
 
 
 def _latest(folder: Path) -> dict[str, float]:
-    """What the last evaluation measured, of a run that does not say at its end."""
+    """Return the scores of the last evaluation in `metrics.jsonl`."""
     found: dict[str, float] = {}
     for row in read_rows(folder / "metrics.jsonl"):
         if row.get("kind") == "metric.eval":
@@ -405,7 +411,7 @@ def _latest(folder: Path) -> dict[str, float]:
 
 
 def _scores(value: object) -> dict[str, float]:
-    """Numbers by name: of an object, or of a list of named scores."""
+    """Return numbers by name, from an object or a list of named scores."""
     if isinstance(value, list):
         named = {text_in(row.get("name")): row.get("score") for row in rows_in(cast("Any", value))}
         value = {name: score for name, score in named.items() if name}
@@ -426,7 +432,7 @@ _AXES = {
 
 
 def _caps(final: Mapping[str, Any], manifest: Mapping[str, Any]) -> Caps:
-    """What a run could use: nested as real runs have it, or flat, or by its manifest."""
+    """Return the limits of a run: nested as in real runs, else flat, else of the manifest."""
     found = {
         axis: first_number(
             below(final, *nested), final.get(flat), manifest.get(flat), getattr(USUAL, axis)

@@ -1,8 +1,8 @@
 """Writer of run folders in the source's layout, including metrics and events.
 
 The folder is a view that can be rebuilt at any time. It adds data that the source omits: the
-evaluation, the critique, the models and the limits. FINAL lies where the source writes it and its
-refinement expects it. Each refusal stands there once.
+evaluation, the critique, the models and the limits. FINAL lies where the source writes it and where
+its refinement expects it. Each refusal is written once.
 
 In `metrics.jsonl` and `events.jsonl` only a refused completion is an event of a triggered gate,
 because readers of either tool count those. Other refusals have another category.
@@ -38,12 +38,12 @@ Row = dict[str, Any]
 
 
 def stamp(t: float) -> str:
-    """A moment, as the source writes it."""
+    """Return a time as text, as the source writes it."""
     return datetime.fromtimestamp(t, UTC).isoformat(timespec="milliseconds")
 
 
 def budget_stands(stands: BudgetSnapshot, most: Limits) -> Row:
-    """Where a budget stands, as the source writes it, with the axes that it leaves out."""
+    """Return the state of a budget in the source's format, with the axes that it omits."""
     used, left = stands.used, round(100 * stands.remaining, 2)
     return {
         "loops": {"used": used.loops, "max": most.loops},
@@ -59,11 +59,11 @@ def budget_stands(stands: BudgetSnapshot, most: Limits) -> Row:
 
 
 def metrics_of(run: AgentRun) -> Iterator[Row]:
-    """What was measured, turn by turn."""
+    """Yield the measurements, turn by turn."""
     for one in run.iterations:
         at = {"ts": stamp(run.started + one.ended), "iteration": one.number}
         if one.budget is not None:
-            # a limit that ended the run in this turn may have been raised since
+            # limits at that time: they may have been raised since
             later = [more.before for more in run.raised if one.number <= more.after]
             stands = budget_stands(one.budget, later[0] if later else run.limits)
             yield {**at, "kind": "metric.budget", **stands}
@@ -77,7 +77,7 @@ def metrics_of(run: AgentRun) -> Iterator[Row]:
                 "reason": check.reason[:500],
             }
     if run.evaluation is not None:
-        # the last turn in which a completion came as far as its evaluation
+        # the evaluation belongs to the last turn whose completion reached that check
         turns = reversed(run.iterations)
         came = (one for one in turns if any(check.check == "eval" for check in one.checks))
         measured = next(came, None)
@@ -108,7 +108,7 @@ def _mean_critique(one: Iteration) -> Iterator[Row]:
 
 
 def events_of(run: AgentRun) -> Iterator[Row]:
-    """What happened, in order."""
+    """Yield the events of a run, in order."""
     about = {"run_id": run.run_id, "parent_run_id": run.parent_run_id}
     yield _event(run, 0.0, "run", "started", about)
     for one in run.iterations:
@@ -134,7 +134,7 @@ def _event(
 
 
 def _turn(run: AgentRun, one: Iteration) -> Iterator[tuple[str, str, Row, str]]:
-    """Category, words, fields and level of what a turn led to."""
+    """Yield category, message, fields and level of the events of a turn."""
     for rejection in run.rejections:
         if rejection.iteration == one.number and not rejection.completion:
             category = "budget" if rejection.gate == "budget" else "delegation"
@@ -178,7 +178,7 @@ def _gate_row(check: CheckOutcome) -> Row:
 
 
 def _repair(run: AgentRun, repair: Repair) -> Row:
-    """With where the repair lies that this one was held against, for R35."""
+    """Return the fields of a repair, with the path of the result it was compared with (R35)."""
     before = [
         f"iterations/{one.iteration:03d}/delegations/{one.worker_id}/result.json"
         for one in run.repairs
@@ -197,45 +197,45 @@ _ODD = re.compile(r"\W+")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the folder of a run lies in its workspace, by a path; empty for the workspace."""
+    """Path of a run's folder in its workspace; empty if it is the workspace itself."""
 
     run: str = ""
 
     def place(self, path: str) -> str:
-        """A path of the run's folder, below the workspace."""
+        """Return a path of the run's folder, relative to the workspace."""
         return f"{self.run}/{path}" if self.run else path
 
 
 def write_run(root: Path, run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> None:
-    """Write all of it below a folder; what is there already is written over."""
+    """Write all files of a run below a folder; overwrites existing ones."""
     for path, data in run_files(run, files, layout).items():
         write_whole(root / path, data, root)
 
 
 def sweep(root: Path, run_id: str, before: Sequence[Mapping[str, bytes]], layout: Layout) -> None:
-    """Take away what a run had delivered before it went on; only files that it wrote itself."""
+    """Delete what a run had delivered before it continued; only files that it wrote itself."""
     for path in {path for files in before for path in files if is_safe_path(path)}:
         for folder in (f"output/{run_id}", layout.place(FINAL)):
             file = root / folder / path
             if link_in(file, root) is None:
                 file.unlink(missing_ok=True)
-    # other runs of a workspace write there too
+    # shared with other runs of the workspace
     sweep_own(root / "output" / FINAL, before)
 
 
 def sweep_own(place: Path, before: Iterable[Mapping[str, bytes]]) -> None:
-    """Take away what was delivered to a place, as far as it is byte for byte what it was."""
+    """Delete delivered files from a folder if their content is unchanged."""
     for files in before:
         for path, data in files.items():
             file = place / path
             if not is_safe_path(path) or file.resolve() != place.resolve() / path:
-                continue  # a link leads elsewhere
+                continue  # a link that leads elsewhere
             if file.is_file() and file.read_bytes() == data:
                 file.unlink()
 
 
 def run_files(run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> dict[str, bytes]:
-    """Everything by path below the workspace."""
+    """Return the content of all files of a run, by path below the workspace."""
     metrics = b"".join(map(_line, metrics_of(run)))
     made = {
         layout.place("run_completion.json"): _json(completion_of(run)),
@@ -257,12 +257,13 @@ def run_files(run: AgentRun, files: Mapping[str, bytes], layout: Layout) -> dict
             made[f"output/{run.run_id}/{path}"] = data
             if run.status in ("complete", "partial"):
                 made[f"output/{FINAL}/{path}"] = data
+                # once more in the run's own folder, where refinement looks first
                 made[layout.place(f"{FINAL}/{path}")] = data
     return made
 
 
 def completion_of(run: AgentRun) -> dict[str, Any]:
-    """`run_completion.json`: what the source writes, then what it reads and does not write."""
+    """Return `run_completion.json`: fields that the source writes, then fields it only reads."""
     evaluation, critique = run.evaluation, run.critique
     budget = run.budget or BudgetSnapshot(
         used=Used(), remaining=1.0, scarcest="loops", phase="ample"
@@ -307,7 +308,7 @@ def _caps(limits: Limits) -> dict[str, Any]:
         "max_wall_time": limits.wall_seconds,
         "max_tool_calls": limits.tool_calls,
         "max_depth": limits.depth,
-        # a manager below is one of the workers
+        # a manager below counts as a worker, so these limits are the same
         "max_concurrent_submanagers": limits.parallel_workers,
         "max_total_submanagers_per_run": limits.workers,
         "max_parallel_workers": limits.parallel_workers,
@@ -328,13 +329,13 @@ def _manifest(run: AgentRun) -> dict[str, Any]:
 
 
 def _models(models: Models) -> dict[str, str]:
-    """Who thought; the source has no model of its own for critics."""
+    """Return the models; the source has no separate model for critics."""
     told = {"manager": models.manager, "worker": models.worker}
     return {**told, "critic": models.critic} if models.critic else told
 
 
 def _repairs(run: AgentRun, until: int) -> dict[str, Any]:
-    """What was repaired so far, and what that took."""
+    """Return the repairs so far, and their tokens."""
     done = [one for one in run.repairs if one.iteration <= until]
     sent = [
         d for one in run.iterations for d in one.delegations if one.number <= until and d.repair_of
@@ -353,7 +354,7 @@ def _iteration(run: AgentRun, one: Iteration) -> Iterator[tuple[str, dict[str, A
     said = [d for d in one.delegations if d.critique is not None]
     if said:
         rows = [_critique(d.worker_id, d.critique) for d in said if d.critique is not None]
-        # patterns that critics would use again, by worker
+        # patterns that critics call reusable, by worker
         named = {d.worker_id: d.critique.reusable_patterns for d in said if d.critique is not None}
         patterns = {worker: list(found) for worker, found in named.items() if found}
         summary: dict[str, Any] = {"patterns": patterns, **_repairs(run, one.number)}
@@ -366,7 +367,7 @@ def _iteration(run: AgentRun, one: Iteration) -> Iterator[tuple[str, dict[str, A
     if one.budget is not None:
         yield "budget_snapshot.json", asdict(one.budget)
     for d in one.delegations:
-        # a model chose the name of a worker, and a folder has to have it
+        # a model chose the worker's name, so make it safe as a folder name
         safe = is_safe_path(d.worker_id) and "/" not in d.worker_id
         base = f"delegations/{d.worker_id if safe else _ODD.sub('_', d.worker_id) or '_'}"
         yield f"{base}/envelope.json", _envelope(d)
