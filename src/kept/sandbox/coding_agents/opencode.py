@@ -1,4 +1,4 @@
-"""`opencode run` of `opencode-ai`: chat completions or messages, one JSON object a line."""
+"""`opencode run` of `opencode-ai`: chat completions or messages, one JSON object per line."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from kept.sandbox.coding_agents.result import block, counts, status_in, status_o
 _KEY = "KEPT_AGENT_KEY"
 
 _PACKAGES = {"anthropic": "@ai-sdk/anthropic", "openai": "@ai-sdk/openai"}
-"""The part of it that speaks with a provider; all others are spoken with as most servers are."""
+"""npm package for each provider's protocol; all others use the OpenAI-compatible one."""
 
 
 def _home(target: Target) -> Mapping[str, str]:
