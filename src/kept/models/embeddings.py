@@ -76,6 +76,7 @@ class HttpEmbedder:
 
         async def one(batch: Sequence[str]) -> Embedded | Failure | None:
             async with gate:
+                # another batch failed: all vectors are lost, so save the cost of this one
                 if failed:
                     return None
                 answer = await self._call(batch)
@@ -133,6 +134,7 @@ class HttpEmbedder:
             raise passing("server", f"`{self.name}` gave {len(data)} vectors for {count} texts")
         # most servers keep the order, but OpenAI guarantees only the index
         places = [item.get("index", n) for n, item in enumerate(data)]
+        # `repr`, since a server may send an index of any type
         if sorted(map(repr, places)) != sorted(map(repr, range(count))):
             raise passing("server", f"`{self.name}` numbered its {count} vectors wrongly")
         data = [item for _, item in sorted(zip(places, data, strict=True), key=itemgetter(0))]

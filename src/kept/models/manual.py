@@ -61,6 +61,7 @@ class HandoffModel:
             return Failure("harness", "infrastructure", message)
         finally:
             self._waiting[id_] -= 1
+            # the last waiter of equal requests removes the prompt
             if not self._waiting[id_]:
                 self._put_away(id_)
 
@@ -91,6 +92,7 @@ class HandoffModel:
                 after = os.fstat(file.fileno())
         except FileNotFoundError:
             return None
+        # a change between the two checks means that a writer is at work
         still = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
         age = _now(self._folder) - after.st_mtime
         return text if text.strip() and still and age >= self._settled else None

@@ -172,6 +172,7 @@ class Chat:
                 texts["refusal"].append(delta.refusal or "")
                 for piece in delta.tool_calls or ():
                     _add_call(calls, piece)
+        # begun but not finished: the stream was cut
         if begun and finish is None:
             return None
         message = {name: "".join(pieces) or None for name, pieces in texts.items()}

@@ -53,6 +53,7 @@ class Rates:
         if self is FREE_OF_CHARGE:
             return 0.0
         size = taken.tokens_in
+        # `tokens_in` includes cached and written tokens, which have their own rates
         fresh = size - taken.cached - taken.written
         return (
             fresh * self.input.at(size)
@@ -65,6 +66,7 @@ class Rates:
         """Maximum cost of a request and a reply of at most these lengths."""
         if self is FREE_OF_CHARGE:
             return 0.0
+        # any input token may turn out to be cached or written: use the highest rate
         dearest = max(self.input.most, self.cached.most, self.written.most)
         return tokens_in * dearest + tokens_out * self.output.most
 
@@ -98,6 +100,7 @@ def declared(price: Price) -> Rates:
     """Rates of a price that the user declared."""
     cached = price.input if price.cached is None else price.cached
     given = Rate(price.input / MILLION), Rate(price.output / MILLION)
+    # a config has no price of cache writes, so they cost as much as other input
     return Rates(*given, Rate(cached / MILLION), given[0])
 
 

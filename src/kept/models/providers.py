@@ -112,6 +112,7 @@ class Entra:
     async def token(self, url: str, now: float) -> str:
         """Return a token for an Azure address; raise `SetupError` for any other."""
         where = urlsplit(url)
+        # a token sent to another host would give away access to Azure
         if where.scheme != "https" or not (where.hostname or "").endswith(_HOSTS):
             raise SetupError(
                 f"an Azure identity is not shown to {where.scheme}://{where.hostname}",
@@ -281,9 +282,11 @@ def key_of(config: ModelConfig) -> str | None:
     if config.api_key is None:
         name = provider.key_variable
         key = settings.variable(name) if name else None
+        # a missing key is fine if the provider needs none
         lacks = key is None and (provider.needs_key or config.auth == "api_key")
     else:
         key = expand(config.api_key)
+        # `expand` leaves an unset variable in the text
         lacks = "${" in key
     # runs with every call, so the full check is made only if a key is missing
     if lacks and (lack := missing(config)) is not None:

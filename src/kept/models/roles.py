@@ -52,6 +52,7 @@ def connect_role(role: Role, config: ModelConfig) -> Model:
     if not is_kept(role, config):
         return model
     probe = Probe(config) if PROVIDERS[config.provider].speech != "none" else None
+    # opened with the first request, not here
     opened = partial(_opened, cache_home() / "calls.db")
     return CachedModel(model, opened, address(config) or "", probe)
 
@@ -66,6 +67,7 @@ def is_kept(role: Role, config: ModelConfig) -> bool:
     """True if replies are cached for other runs; by default not for a target that samples."""
     if config.cache is not None or _OFF.get():
         return bool(config.cache) and not _OFF.get()
+    # scripted replies cost nothing, and a target's replies vary unless its temperature is 0
     return config.provider != "scripted" and (role != "target" or config.temperature == 0)
 
 

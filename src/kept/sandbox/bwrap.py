@@ -261,9 +261,13 @@ _REFUSED = re.compile(r"permission denied|EACCES|\[Errno 13\]", re.IGNORECASE)
 
 _SHOWS = "`sandbox.readable` of a task, or KEPT_READABLE, shows it"
 
-# $1 folder of the workspace, $2 control groups, one a line, $3 options of the tmpfs, $4 further
-# options of the overlay, $5 set if stdin is the pipe of the watchdog (watchdog.ANNOUNCE). Paths are
-# relative, because a colon or a comma in an absolute one would end the option.
+# arguments of the script:
+# $1 folder of the workspace
+# $2 control groups, one per line
+# $3 options of the tmpfs; empty for no overlay
+# $4 further options of the overlay
+# $5 set if stdin is the pipe of the watchdog (watchdog.ANNOUNCE)
+# paths are relative, because a colon or a comma in an absolute one would end the option
 _SETUP = f"""
 set -e
 echo {FIRST_TO_GO} 2>/dev/null > /proc/self/oom_score_adj || true

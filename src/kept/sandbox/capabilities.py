@@ -76,6 +76,7 @@ def _walls(folder: Path, groups: Parents) -> Abilities:
     """Try feature combinations, the best first."""
     first = ""
     (folder / "tree").mkdir()
+    # the filter matters more than the overlay, in place of which trees can be copied
     for overlay, calls in ((True, True), (False, True), (True, False), (False, False)):
         if calls and not calls_filter(View(folder)):
             first = first or f"no filter of system calls for {platform.machine()}"

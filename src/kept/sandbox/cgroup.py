@@ -93,6 +93,7 @@ def _find(controller: str, files: tuple[str, ...]) -> Path | None:
     """Group of a controller in which we may create groups that have one of these files."""
     for mount in (_ROOT / controller, _ROOT):
         parent = mount / _own_path(mount)
+        # the reliable test is to create a group and look for its files
         group = parent / f"kept-{os.getpid()}-0"
         try:
             group.mkdir()
@@ -111,6 +112,7 @@ def _own_path(mount: Path) -> str:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return ""
+    # v2 has an empty list of controllers in /proc/self/cgroup
     wanted = "" if mount == _ROOT else mount.name
     for line in lines:
         _, controllers, path = line.split(":", 2)

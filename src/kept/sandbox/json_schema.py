@@ -1,4 +1,4 @@
-"""Validation of values from models and programs against untrusted JSON schemas.
+"""Validation of values from models and programs against JSON schemas of models and users.
 
 The validator is recursive C code, follows references to files and to the network, and takes
 exponential time for references that fan out. So values are limited in depth, nothing is fetched,
@@ -125,6 +125,7 @@ def expansions(text: str) -> float:
         if not isinstance(node, dict):
             return 0
         schema = cast("dict[str, object]", node)
+        # an inner `$id` changes the base of references, which is not followed here
         if schema is not root and isinstance(schema.get("$id"), str):
             return math.inf
         if "$dynamicRef" in schema or "$recursiveRef" in schema:
@@ -137,12 +138,14 @@ def expansions(text: str) -> float:
 
     @cache
     def counted(reference: str) -> float:
+        # recursion, or a reference to another document
         if reference in open_ or not reference.startswith("#"):
             return math.inf
         node: Any = root
         open_.add(reference)
         try:
             for part in reference.removeprefix("#").split("/")[1:]:
+                # unescape a JSON pointer (RFC 6901)
                 key = unquote(part).replace("~1", "/").replace("~0", "~")
                 node = node[int(key) if isinstance(node, list) else key]
             return count(node)

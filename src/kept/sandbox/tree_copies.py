@@ -124,6 +124,7 @@ class _Copy:
         """Copy one file, link or folder of the tree."""
         source, target = self._tree / name, self.folder / name
         mode = source.lstat().st_mode
+        # linked instead of copied: writable paths, and large folders of packages
         if source in self._linked or (Path(name).name in _LINKED and stat.S_ISDIR(mode)):
             target.symlink_to(source)
         elif stat.S_ISLNK(mode):
@@ -135,6 +136,7 @@ class _Copy:
             shutil.copy2(source, target)
         above, _, last = name.rpartition("/")
         now = target.lstat()
+        # ctime: a command can set mtime, but not this
         mark = _Mark(now.st_mode, now.st_size, now.st_ctime_ns, now.st_ino)
         self._marks[above][last] = mark
         if stat.S_ISDIR(mark.mode):

@@ -214,7 +214,7 @@ class Room:
 
 
 def start_confined(argv: Sequence[str], room: Room) -> Child:
-    """Start a worker in the sandbox; raise `OSError` on failure."""
+    """Start a worker, in the sandbox if there is one; raise `OSError` on failure."""
     able = abilities()
     folder = room.folder.resolve()
     entries = folder.iterdir() if folder.is_dir() else ()
@@ -246,7 +246,7 @@ def start_confined(argv: Sequence[str], room: Room) -> Child:
 
 
 def start_apart(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Child:
-    """Start a process that sees all our files, but no other processes.
+    """Start a process that sees all our files, but only its own processes.
 
     A process that sees ours can read their environment from /proc. The environments of Kept and of
     the shell that started it contain keys. Raises `OSError` on failure.

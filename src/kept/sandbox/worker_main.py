@@ -1,10 +1,11 @@
 """Loop of a worker process: one line of JSON in, one line out, until stdin ends.
 
-A script that imports nothing of Kept, so that a user's modules never meet ours: `python -P
-worker_main.py HANDLER ARGUMENT...`. HANDLER is a Python file with a function `prepare(*arguments)`.
-It returns what is reported once at the start, and two functions. One answers a request and may
-return an awaitable; the other turns the result into JSON. If `prepare` raises `ValueError`, its
-message says why the worker cannot serve.
+A script that imports nothing of Kept, so that a user's modules never meet ours:
+`python -P worker_main.py HANDLER ARGUMENT...`.
+
+HANDLER is a Python file with a function `prepare(*arguments)`. It returns what is reported once at
+the start, and two functions. One answers a request and may return an awaitable; the other turns the
+result into JSON. If `prepare` raises `ValueError`, its message says why the worker cannot serve.
 
 Answers are `{"result": ...}`, or `{"error": ..., "detail": ...}` for an exception.
 """

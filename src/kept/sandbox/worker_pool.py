@@ -78,6 +78,7 @@ class WorkerPool:
 
     async def about(self) -> dict[str, Any]:
         """Return what the handler reported at its start; start a process if none ever was."""
+        # one start at a time: other callers wait for its report
         async with self._first.take():
             if self._about is None:
                 await self.prepare()
@@ -176,7 +177,7 @@ class BoundedCalls(WorkerPool):
 
     def __init__(self, target: str) -> None:
         super().__init__(bounded_start(target))
-        # results of Kept's own functions need no check of duplicate keys
+        # results come from Kept's own functions, so plain parsing suffices
         self._parse = json.loads
         self._blocking = threading.BoundedSemaphore(processors())
         atexit.register(self.close)

@@ -205,6 +205,7 @@ def rendered(cli: Cli, errand: Errand) -> tuple[str, dict[str, bytes]]:
         first, text = next(iter(errand.skill.items()))
         name = skill_name(first, text)
         folder, beside = f"{cli.skills}/{name}", PurePosixPath(first).parent
+        # a skill without front matter gets a minimal one
         files[f"{folder}/{SKILL}"] = text if _FRONT.match(text) else _HEAD.format(name=name) + text
         for path, other in list(errand.skill.items())[1:]:
             place = PurePosixPath(path)

@@ -90,8 +90,10 @@ def _used(told: Told, part: dict[str, Any]) -> None:
 def _more(taken: Taken | None, tokens: Event) -> Taken | None:
     cached = counts(block(tokens, "cache"), "read", "write")
     counted = counts(tokens, "input", "output", "reasoning")
+    # one impossible count makes the total unknown
     if taken is None or cached is None or counted is None:
         return None
+    # `input` excludes cached tokens, and `output` excludes reasoning
     (read, written), (fresh, said, thought) = cached, counted
     out = said + thought
     return Taken(

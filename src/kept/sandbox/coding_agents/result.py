@@ -126,9 +126,11 @@ _OVERFLOW = re.compile(r"context (?:window|length)|prompt is too long|too many t
 def fault(cli: Cli, config: ModelConfig, told: Told, ended: Exit, timeout: float) -> Failure | None:
     """Failure of a CLI by its exit and events; None if it succeeded."""
     detail = ended.detail()
+    # exit 126 or 127: the shell could not run the program
     if ended.code in _NOT_RUN and not told.numbered:
         message = f"`{cli.program}` cannot be run ({ended}); {cli.install} installs it"
         return Failure("harness", "infrastructure", message, detail)
+    # the CLI's own report is more precise than its exit, so it comes first
     if told.error:
         return _of_error(cli, config, told)
     if ended.timed_out:

@@ -42,6 +42,7 @@ _NOBODY = Candidate({})
 _PROMPT = ".kept-prompt"
 _FORGET = ".kept-forget"
 """Script that removes the key from the environment of tools."""
+# copies prepared files into the fresh home, runs the CLI, then saves its sessions for us
 _LINE = f"""\
 cd "$KEPT_OUTPUT" && cp -R "{HOME}/." "$HOME" && rm -rf "{HOME}" || exit 126
 unset KEPT_CANDIDATE
@@ -124,6 +125,8 @@ class Harness:
         texts = {**self.cli.home(target), _PROMPT: prompt, _FORGET: f"unset {self.cli.key}\n"}
         files = {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
         if errand.session is not None:
+            # a CLI may derive a session's place from its working folder, so use the path that it
+            # sees
             where = INSIDE / workspace.output.name if self._walled else workspace.output
             name = self.cli.session_file(errand.session.id, str(where))
             files[f"{self.cli.sessions}/{name}"] = errand.session.data
