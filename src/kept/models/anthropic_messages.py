@@ -1,4 +1,4 @@
-"""The protocol of Anthropic's messages."""
+"""Wire protocol of Anthropic's Messages API."""
 
 import base64
 from collections.abc import AsyncIterator, Mapping
@@ -19,13 +19,13 @@ _FINISH: Mapping[str, Finish] = {
     "refusal": "refused",
 }
 WORTH_KEEPING = 4_000
-"""Characters from which a beginning is marked: Anthropic caches 1,024 tokens or more."""
+"""Minimum characters of a prefix to mark for caching: Anthropic caches 1,024 tokens or more."""
 
 MARK = {"type": "ephemeral"}
 
 
 class _Reply(Struct):
-    """What is read of a reply; blocks of other types than these two are not looked at."""
+    """Fields that are read of a reply; only text and tool-use blocks are used."""
 
     content: list[dict[str, Any]]
     stop_reason: str | None = None
@@ -40,7 +40,7 @@ class _ToolUse(Struct):
     id: str
     input: dict[str, Any] = {}
     json: str = ""
-    """The input as a stream spells it, piece by piece."""
+    """Input of a streamed tool call, collected piece by piece."""
 
 
 class _BlockStart(Struct):
@@ -65,7 +65,7 @@ class Messages:
     """Anthropic messages."""
 
     def body(self, model: str, request: ModelRequest, habits: Habits) -> dict[str, Any]:
-        """A request; what is the same in every call stands first, and is marked to be cached."""
+        """Body of a request; parts that are equal in every call come first, marked for caching."""
         system = "\n\n".join(m.text for m in request.messages if m.role == "system")
         said: dict[str, Any] = {
             "temperature": request.temperature,
@@ -95,7 +95,7 @@ class Messages:
         return body
 
     def heard(self, body: Mapping[str, Any]) -> Heard | None:
-        """A reply; None where there is nothing in it.
+        """Parsed reply; None if it is empty.
 
         Raises `msgspec.ValidationError` for a body that breaks the protocol.
         """
@@ -118,11 +118,11 @@ class Messages:
         return Heard(text, end, calls, taken, refusal, usage)
 
     def taken(self, body: Mapping[str, Any]) -> Taken | None:
-        """What a reply says that it took; None where it does not, or what cannot be."""
+        """Token counts of a reply; None if they are missing or impossible."""
         return _taken(mapping(body.get("usage")))
 
     async def gather(self, events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
-        """The whole reply of a stream; None when the stream ended before it.
+        """Body of the complete reply, from stream events; None if the stream ended too early.
 
         Raises `msgspec.ValidationError` for an event that breaks the protocol.
         """
@@ -140,8 +140,8 @@ class Messages:
                 case "content_block_delta":
                     piece = convert(event, _BlockDelta)
                     block, delta = blocks.get(piece.index, {}), piece.delta
-                    # checks what is there: a piece without its block, or of another block, breaks
-                    # the protocol
+                    # `convert` raises if the block is missing or of another type, which breaks the
+                    # protocol
                     if delta.get("type") == "text_delta":
                         block["text"] = convert(block, _Text).text + convert(delta, _Text).text
                     elif delta.get("type") == "input_json_delta":
@@ -161,7 +161,7 @@ class Messages:
 
 
 def _turns(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    """Turns of user and assistant: what tools gave back is said by the user, all of it at once."""
+    """Alternating turns of user and assistant; tool results are user turns, merged into one."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "system":
@@ -173,7 +173,7 @@ def _turns(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
         else:
             turns.append({"role": role, "content": blocks})
     if len(turns) > 1 and turns[-1]["content"]:
-        # a conversation that grows: the next turn begins with all of this
+        # mark the end of a growing conversation: the next request starts with all of this
         turns[-1]["content"][-1]["cache_control"] = MARK
     return turns
 
@@ -188,7 +188,7 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
         try:
             given = msgspec.json.decode(c.arguments or "{}", type=dict[str, Any])
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            # the protocol has room for an object only, and the tool has said what was wrong with it
+            # the protocol allows only objects, and the tool has reported the error already
             given = {"unreadable": c.arguments}
         blocks.append({"type": "tool_use", "id": c.id, "name": c.name, "input": given})
     return blocks
@@ -207,6 +207,7 @@ def _block(part: str | Image) -> dict[str, Any]:
 def _taken(usage: Mapping[str, Any]) -> Taken | None:
     fresh, said = usage.get("input_tokens"), usage.get("output_tokens")
     cached = usage.get("cache_read_input_tokens") or 0
+    # `input_tokens` excludes cached and written tokens, while `Taken.tokens_in` includes them
     written = usage.get("cache_creation_input_tokens") or 0
     if not (is_count(fresh) and is_count(said) and is_count(cached) and is_count(written)):
         return None

@@ -1,4 +1,4 @@
-"""One question to a model, in a scope: journalled, paid for, held to its schema."""
+"""One model call in a scope: journalled, paid for, checked against its schema."""
 
 import asyncio
 import hashlib
@@ -24,11 +24,11 @@ async def ask(
     repeat: int = 0,
     rules: ReplyRules = ANY,
 ) -> ModelReply | Failure:
-    """What a model answers; with a schema, JSON that satisfies it or a `Failure`.
+    """Return a model's reply; with a schema, JSON that satisfies it or a `Failure`.
 
-    Every question is journalled by itself, also one that has to be asked again. `repeat` numbers
-    the draws of one request, for a model whose replies are cached for other runs. A reply that does
-    not meet the rules is neither cached nor taken from the cache.
+    Every call is journalled by itself, including repeated ones. `repeat` numbers equal requests,
+    for a model whose replies are cached for other runs. A reply that does not meet the rules is
+    neither cached nor taken from the cache.
     """
     made: list[ModelRequest] = []
     fresh: list[ModelReply] = []
@@ -50,7 +50,7 @@ async def ask(
         return ModelReply(reply.text, reply.usage, reply.finish, reply.tool_calls, seconds)
 
     def keep(one: ModelRequest) -> None:
-        # not before it is journalled: a run that was killed between would have it for nothing
+        # only once it is journalled: a run killed in between would get the reply for free
         if fresh and isinstance(model, CachedModel):
             model.keep(one, repeat, fresh[0])
 
@@ -61,7 +61,7 @@ async def ask(
         try:
             reply = await scope.call(known_by, ModelReply, lambda: do(one), worst_usd(model, one))
         except asyncio.CancelledError:
-            keep(one)  # it came too late for whoever asked, and is journalled
+            keep(one)  # the reply came after the cancellation, but it is journalled
             raise
         keep(one)
         if not made and isinstance(model, ScriptedModel) and isinstance(reply, ModelReply):
@@ -69,14 +69,14 @@ async def ask(
         return reply
 
     answer = await settle(request, call, rules)
-    # the scope has counted every question: what they came to together would be counted twice
+    # the scope has counted every call; the sum would be counted twice
     return replace(answer, usage=FREE) if isinstance(answer, Failure) else answer
 
 
 async def ask_within(
     seconds: float, scope: Scope, model: Model, request: ModelRequest, rules: ReplyRules = ANY
 ) -> ModelReply | Failure:
-    """The same, and an outage where the answer takes longer."""
+    """Call `ask`; return an infrastructure failure if the answer takes longer."""
     try:
         async with asyncio.timeout(seconds):
             return await ask(scope, model, request, rules=rules)
@@ -86,7 +86,7 @@ async def ask_within(
 
 
 def draw_seed(*draw: object) -> int:
-    """A seed of its own for every draw, the same whenever it is made."""
+    """Reproducible seed from identifying values, distinct for each combination."""
     text = "\0".join(map(str, draw))
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") >> 1

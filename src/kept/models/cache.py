@@ -1,8 +1,7 @@
-"""Replies kept for other runs, by the whole request and the number of the draw.
+"""Cache of model replies across runs, keyed by the whole request and a repeat number.
 
-A model that draws its answers gives a different one each time, and a run that wants to know how far
-they differ must not be told the same one twice: hence the number, and hence no cache for the target
-of a run unless somebody asks for it.
+A sampling model gives a different reply each time. A run that measures this variation must not get
+the same reply twice: hence the number, and hence no cache for a run's target by default.
 """
 
 import asyncio
@@ -26,19 +25,19 @@ from kept.models.prices import usual_usd, worst_usd
 from kept.store.candidate_files import SPACE, database_trouble
 
 VERSION = 1
-"""Of the file; Kept drops the replies of an earlier one."""
+"""Version of the file; replies of an earlier one are dropped."""
 
 WAIT = 10.0
-"""Seconds that another process may take to write."""
+"""Seconds to wait for another process that writes."""
 
 DIGEST = 16
-"""Bytes of the digest of key and reply that stands before each reply."""
+"""Bytes of the digest of key and reply that precedes each reply."""
 
 log = logging.getLogger("kept")
 
 
 class CallCache:
-    """A file of replies. What cannot be read or written is a miss, and told to the log."""
+    """A file of replies. Read and write errors count as a miss and are logged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,13 +47,13 @@ class CallCache:
         except OSError as error:
             raise SetupError(f"cannot write to {path}: {error.strerror}", hint=SPACE) from error
         try:
-            # statements from any thread, one at a time: sqlite3 itself sees to that
+            # statements may come from any thread, one at a time: sqlite3 serializes them
             self._db = sqlite3.connect(
                 path, timeout=WAIT, isolation_level=None, check_same_thread=False
             )
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _useless(path, error) from error
-        # also when a cache is dropped: Python 3.13 warns of connections left open
+        # also when a cache is garbage-collected: Python 3.13 warns of open connections
         self.close = weakref.finalize(self, self._db.close)
         try:
             self._prepare()
@@ -66,7 +65,7 @@ class CallCache:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         if self._db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
-            # earlier ones hold replies that could not be used, and would be served for ever
+            # earlier versions hold unusable replies, which would be served forever
             self._db.execute("DROP TABLE IF EXISTS replies")
             self._db.execute(f"PRAGMA user_version = {VERSION}")
         self._db.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply BLOB)")
@@ -75,7 +74,7 @@ class CallCache:
         )
 
     def get(self, key: str) -> ModelReply | None:
-        """The reply that is kept under a key."""
+        """Return the reply of a key; None if there is none, or it is damaged."""
         try:
             row = self._db.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
             if row is None:
@@ -89,7 +88,7 @@ class CallCache:
             return None
 
     def put(self, key: str, reply: ModelReply) -> None:
-        """Keep a reply."""
+        """Store a reply."""
         data = msgspec.json.encode(reply)
         values = (key, _digest(key, data) + data)
         try:
@@ -98,14 +97,14 @@ class CallCache:
             log.warning("a reply cannot be kept in %s: %s", self.path, error)
 
     def add_model(self, address: str, name: str) -> None:
-        """Remember that there are replies of the model of this name at this address."""
+        """Record that there are replies of this model at this address."""
         try:
             self._db.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", (address, name))
         except (sqlite3.Error, UnicodeDecodeError) as error:
             log.warning("a model cannot be named in %s: %s", self.path, error)
 
     def has_model(self, address: str, name: str) -> bool:
-        """Whether there are replies of this model."""
+        """True if there are replies of this model."""
         asked = "SELECT 1 FROM models WHERE at = ? AND name = ?"
         try:
             return self._db.execute(asked, (address, name)).fetchone() is not None
@@ -128,7 +127,7 @@ def _is_any(reply: ModelReply) -> bool:
 
 
 class CachedModel:
-    """A model whose replies are kept: the same draw of the same request is asked for once."""
+    """Model with cached replies: each repeat of a request is sent only once."""
 
     def __init__(
         self,
@@ -137,7 +136,7 @@ class CachedModel:
         address: str = "",
         probe: Probe | None = None,
     ) -> None:
-        """A cache that is to be opened is opened with the first call: a plan alone writes none.
+        """`cache` may be a function that opens it at first use: a mere plan writes no file.
 
         The `probe` is for the first request that has no cached reply.
         """
@@ -145,26 +144,26 @@ class CachedModel:
         self._model = model
         self._open = cache if callable(cache) else lambda: cache
         self._address = address
-        """Where the model is: two servers may call different models by one name."""
+        """Address of the model: two servers may use one name for different models."""
         self.probe = probe
         self._answered = False
         self._probing: asyncio.Future[str | None] | None = None
-        """The probe that goes on: requests that come meanwhile wait for the same one."""
+        """Pending probe, shared by all requests that arrive meanwhile."""
 
     def has_replies(self) -> bool:
-        """Whether any reply of it is cached; opens the cache."""
+        """True if any reply of the model is cached; opens the cache."""
         return self._open().has_model(self._address, self.name)
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
-        """The first draw."""
+        """Return the reply of the first repeat."""
         return await self.draw(request, 0)
 
     async def draw(
         self, request: ModelRequest, repeat: int, is_usable: Callable[[ModelReply], bool] = _is_any
     ) -> ModelReply | Failure:
-        """One draw by its number; one that is kept costs nothing.
+        """Return the reply of one repeat; a cached one costs nothing.
 
-        A reply that is not usable is handed on but not kept: who asks again is to have a new one.
+        An unusable reply is returned but not cached, so that the next call gets a new one.
         """
         kept = self.kept(request, repeat, is_usable)
         if kept is not None:
@@ -177,13 +176,13 @@ class CachedModel:
     def kept(
         self, request: ModelRequest, repeat: int, is_usable: Callable[[ModelReply], bool]
     ) -> ModelReply | None:
-        """The reply that is kept for a draw, free of charge; None where there is none to use."""
+        """Cached reply of a repeat, free of charge; None if there is no usable one."""
         kept = self._open().get(self._key(request, repeat))
-        # one that was kept may have met other rules than these
+        # a cached reply may have been stored under other rules
         return replace(kept, usage=FREE) if kept is not None and is_usable(kept) else None
 
     async def fresh(self, request: ModelRequest) -> ModelReply | Failure:
-        """A new reply, not kept yet."""
+        """Request a new reply; it is not cached yet."""
         if self.probe is not None and not self._answered:
             why = await self._unreachable(self.probe)
             if why is not None:
@@ -192,23 +191,23 @@ class CachedModel:
         return await self._model.complete(request)
 
     def keep(self, request: ModelRequest, repeat: int, reply: ModelReply) -> None:
-        """Keep a reply for whoever asks next."""
+        """Cache a reply for later requests."""
         cache = self._open()
         cache.put(self._key(request, repeat), reply)
         cache.add_model(self._address, self.name)
 
     async def _unreachable(self, probe: Probe) -> str | None:
-        # one that an earlier event loop left is done
+        # a probe left by an earlier event loop is done
         if self._probing is None or self._probing.done():
             self._probing = asyncio.ensure_future(probe.unreachable())
         return await asyncio.shield(self._probing)
 
     def worst_usd(self, request: ModelRequest) -> float | None:
-        """The most that a reply can cost; what is kept may be gone by then, so it counts as new."""
+        """Maximum cost of a reply; a cached one may be gone by then, so it counts as new."""
         return worst_usd(self._model, request)
 
     def usual_usd(self, request: ModelRequest) -> float | None:
-        """What a reply of middling length costs that was not kept before."""
+        """Estimated cost of a reply of typical length that is not cached."""
         return usual_usd(self._model, request)
 
     def _key(self, request: ModelRequest, repeat: int) -> str:

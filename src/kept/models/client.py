@@ -41,26 +41,26 @@ from kept.models.providers import PROVIDERS, SHAPES, Entra, ModelConfig, config_
 from kept.models.structured_output import instructed
 
 MOST_TOKENS = {"openai": 16_384, "azure_openai": 16_384, "anthropic": 8_192}
-"""Of a reply, where nobody says: a call must end, and have a worst case, before it is made."""
+"""Default token limit of a reply: each call must end, and its worst case must be known before."""
 
 PICTURE = 50_000
-"""Tokens that no provider counts more than for a picture."""
+"""Upper bound of the tokens that any provider counts for a picture."""
 
 HAIR = 1e-9
 """US dollars by which sums in floating point may differ."""
 
 
 class HttpModel:
-    """A model of a provider."""
+    """Model of an HTTP provider."""
 
     def __init__(self, config: ModelConfig, *, entra: Entra | None = None) -> None:
         self.config = config
         self.name = config.name
         self.rates = rates_of(config)
-        """None where the price is not known."""
+        """None if the price is unknown."""
         provider = PROVIDERS[config.provider]
         self._speech: Speech = Messages() if provider.speech == "messages" else Chat()
-        # servers that only speak like OpenAI mostly know the older name
+        # servers that only imitate OpenAI mostly know the older name
         self._habits = Habits(old_limit=not provider.prices)
         defaults: dict[str, Any] = {name: getattr(config, name) for name in SHAPES}
         defaults["max_tokens"] = config.max_tokens or MOST_TOKENS.get(config.provider)
@@ -68,14 +68,15 @@ class HttpModel:
         path = "messages" if provider.speech == "messages" else "chat/completions"
         self._line = Line(config, path, entra)
         self._fill: tuple[ModelRequest, ModelRequest] | None = None
-        """The last request, and with what is left to the config."""
+        """Last request, and the same with the defaults of the config."""
         self._made: tuple[ModelRequest, bytes] | None = None
-        """The last request and its body, which is wanted for its price and again to be sent."""
+        """Last request and its body, which is needed for the price and again for sending."""
 
     def worst_usd(self, request: ModelRequest) -> float | None:
-        """The most that a reply can cost; None where that is not known.
+        """Maximum cost of a reply; None if unknown.
 
-        A token is a byte at least, so a request has no more of them than its JSON has bytes.
+        A token has at least one byte, so a request has at most as many tokens as its JSON has
+        bytes.
         """
         if self.rates is FREE_OF_CHARGE:
             return 0.0
@@ -83,16 +84,16 @@ class HttpModel:
         return self._most_usd(filled, len(self._body(filled)))
 
     def _most_usd(self, filled: ModelRequest, size: int) -> float | None:
-        """The most that a reply can cost to a request of so many bytes."""
+        """Maximum cost of a reply to a request of so many bytes."""
         if self.rates is None or (filled.max_tokens is None and self.rates.output.most):
             return None
         pictures = _pictures(filled)
-        # a picture is counted by what it shows, however many bytes that takes
+        # providers count a picture by its pixels, however many bytes it takes
         tokens = size - _encoded_size(pictures) + len(pictures) * PICTURE
         return self.rates.worst(tokens, filled.max_tokens or 0)
 
     def usual_usd(self, request: ModelRequest) -> float | None:
-        """What a reply of middling length costs; None where the price is not known."""
+        """Estimated cost of a reply of typical length; None if the price is unknown."""
         if self.rates is None:
             return None
         filled = self._filled(request)
@@ -102,7 +103,7 @@ class HttpModel:
         return self.rates.usd(Taken(tokens, min(REPLY, filled.max_tokens or REPLY)))
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
-        """One reply, or why there is none after as many tries as make sense."""
+        """Return one reply, or the failure after all tries."""
         filled = self._filled(request)
         hear = partial(self._hear, filled)
         question = Question(
@@ -119,7 +120,7 @@ class HttpModel:
         self, request: ModelRequest, headers: Mapping[str, str], body: bytes
     ) -> tuple[Heard, Usage]:
         heard = await self._read(request, headers, body)
-        # before anybody keeps it: what a server echoes would be in journals, caches and artifacts
+        # before it is stored: echoed secrets would get into journals, caches and artifacts
         heard = _discreet(heard, (*secrets_of(headers), *self._line.logins))
         return heard, self._usage(heard, request, len(body))
 
@@ -151,7 +152,7 @@ class HttpModel:
         return heard
 
     def _lost(self, whole: dict[str, Any] | None, request: ModelRequest, size: int) -> Usage:
-        """What a reply cost that cannot be used: by its counts if they can be true."""
+        """Cost of an unusable reply: by its counts if they are possible, else the worst case."""
         taken = self._speech.taken(whole) if whole else None
         worst = self._most_usd(request, size)
         if taken is not None and taken.tokens_in:
@@ -161,7 +162,7 @@ class HttpModel:
         return Usage(1, usd=worst or 0.0)
 
     def _usage(self, heard: Heard, request: ModelRequest, size: int) -> Usage:
-        """Tokens and price of a reply; the worst case where its counts are missing or untrue."""
+        """Tokens and price of a reply; the worst case if its counts are missing or impossible."""
         taken, worst = heard.taken, self._most_usd(request, size)
         if taken is not None and _is_possible(heard, taken):
             usd = self.rates.usd(taken) if self.rates else 0.0
@@ -170,7 +171,7 @@ class HttpModel:
         if any(heard.usage.values()):
             warn_of_usage(self.name, bare(self._line.endpoint.url))
         if worst is None and self.rates is not None:
-            # no limit on the length of a reply, but a token is a byte at least
+            # no limit on the length of a reply, but a token has at least one byte
             said = (heard.text, *(call.arguments for call in heard.tool_calls))
             worst = self.rates.worst(size, sum(len(text.encode()) for text in said))
         return Usage(1, usd=worst or 0.0)
@@ -210,7 +211,7 @@ class HttpModel:
         try:
             return msgspec.json.encode(body)
         except UnicodeEncodeError:
-            # half a character, or bytes that are no text: no server could read them either
+            # lone surrogates, or bytes that are no text: no server could read them either
             return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
     def _answer(self, heard: Heard, usage: Usage) -> ModelReply | Failure:
@@ -223,7 +224,7 @@ class HttpModel:
 
 
 def make(config: ModelConfig) -> HttpModel:
-    """A model of a config; a `SetupError` where it lacks a key or an address."""
+    """Create the model of a config; raise `SetupError` if a key or an address is missing."""
     return HttpModel(located(config))
 
 
@@ -232,7 +233,7 @@ def _pictures(request: ModelRequest) -> list[Image]:
 
 
 def _encoded_size(images: Sequence[Image]) -> int:
-    """Bytes that pictures take in a request, where they stand as base64."""
+    """Bytes that pictures take in a request, encoded as base64."""
     return sum((len(image.data) + 2) // 3 * 4 for image in images)
 
 
@@ -249,7 +250,7 @@ def _is_possible(heard: Heard, taken: Taken) -> bool:
 
 
 def _discreet(heard: Heard, secrets: tuple[str, ...]) -> Heard:
-    """A reply without what was sent in confidence."""
+    """Reply without the secrets of the request."""
     said = (heard.text, heard.refusal, *(call.arguments for call in heard.tool_calls))
     if not secrets and not any("@" in text for text in said):
         return heard  # without an `@` there is no login either
@@ -263,7 +264,7 @@ def _discreet(heard: Heard, secrets: tuple[str, ...]) -> Heard:
 
 
 def connect(model: str | ModelConfig) -> Model:
-    """The model of a text `provider/model` or of a config; a `SetupError` where it cannot be."""
+    """Create the model of a text `provider/model` or of a config; may raise `SetupError`."""
     config = config_of(model) if isinstance(model, str) else model
     module, _, function = PROVIDERS[config.provider].maker.partition(":")
     return cast("Model", getattr(import_module(module), function)(config))
@@ -273,10 +274,10 @@ AWAY = (502, 503, 504)
 """Statuses of a gateway whose server does not answer."""
 
 TRIES = 4
-"""Before an endpoint counts as dead: one that answers now and then is alive."""
+"""Tries before an endpoint counts as dead: one that answers now and then is alive."""
 
 WAITS = 2
-"""Tries that may end without any answer in time."""
+"""Timeouts after which an endpoint counts as dead."""
 
 PAUSE = 0.5
 """Seconds between two tries."""
@@ -291,12 +292,12 @@ class Probe:
 
     config: ModelConfig
     proposes: bool = False
-    """True where only proposers ask it: a run that measures does without."""
+    """True if only proposers use it: a run that only measures does not need it."""
     spared: tuple[Callable[[], bool], ...] = field(default=(), compare=False)
-    """If each of these is true, cached replies may do, and the endpoint is not looked at."""
+    """If each of these is true, cached replies may suffice, and the endpoint is not probed."""
 
     async def unreachable(self) -> str | None:
-        """Why the endpoint cannot be used; None where it answers."""
+        """Reason why the endpoint cannot be used; None if it answers."""
         if self.spared and all(spare() for spare in self.spared):
             return None
         try:
@@ -310,7 +311,7 @@ class Probe:
             try:
                 status = await line.probe(PATIENCE)
             except SetupError:
-                return None  # no token: what is wrong with that is told by the first call
+                return None  # no token: the first call reports the reason
             except Trouble as trouble:
                 if not trouble.again:
                     return trouble.failure.message

@@ -12,22 +12,22 @@ from kept.core.llm import Image
 from kept.models.providers import PROVIDERS, ModelConfig
 
 Named = tuple[str, str]
-"""What a text is, in one word, and the text."""
+"""Name of a text, in one word, and the text."""
 
 
 def fenced(texts: Sequence[Named]) -> str:
-    """Texts one after another, each between tags that carry its name and the mark."""
+    """Join texts, each between tags that carry its name and the mark."""
     return "\n\n".join(fences(texts))
 
 
 def fences(texts: Sequence[Named]) -> list[str]:
-    """The same one by one, with one mark for all."""
+    """Return the texts between tags, one by one, with one mark for all."""
     mark = mark_of(texts)
     return [f"<{name}-{mark}>\n{text}\n</{name}-{mark}>" for name, text in texts]
 
 
 def mark_of(texts: Sequence[Named]) -> str:
-    """Eight characters that stand in none of the texts."""
+    """Eight characters that occur in none of the texts."""
     whole = "\0".join(text for _, text in texts)
     mark = ""
     while not mark or mark in whole:
@@ -36,17 +36,17 @@ def mark_of(texts: Sequence[Named]) -> str:
 
 
 BYTES = 3
-"""Of a text that make a token, rather too few than too many: English has four or five."""
+"""Bytes of text per token, a low estimate: English has four or five."""
 
 REPLY = 4_096
-"""Tokens left for a reply where nobody says how long it may be."""
+"""Tokens reserved for a reply if no limit is set."""
 
 PICTURE, COARSE_PICTURE = 2_000, 300
-"""Tokens of a picture, and of one at low detail: what providers mostly count, or a few more."""
+"""Tokens of a picture, and of one at low detail: as most providers count, or a few more."""
 
 
 def window_of(config: ModelConfig) -> int | None:
-    """Tokens of a request and its reply together: as declared, or listed; None if unknown."""
+    """Context window in tokens, as declared or listed; None if unknown."""
     if config.context_window is not None:
         return config.context_window
     if config.provider == "local":
@@ -58,7 +58,7 @@ def window_of(config: ModelConfig) -> int | None:
 
 
 def room_of(config: ModelConfig) -> int | None:
-    """Tokens that a request may have so that its reply fits too; None if unknown."""
+    """Maximum tokens of a request that leaves room for its reply; None if unknown."""
     window = window_of(config)
     if window is None:
         return None
@@ -66,18 +66,18 @@ def room_of(config: ModelConfig) -> int | None:
 
 
 def tokens_of(text: str) -> int:
-    """Tokens of a text, rather too many than too few."""
+    """Estimated tokens of a text, rather too many than too few."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES)
 
 
 def picture_tokens(image: Image) -> int:
-    """Tokens of a picture, rather too many than too few."""
+    """Estimated tokens of a picture, rather too many than too few."""
     return COARSE_PICTURE if image.detail == "low" else PICTURE
 
 
 @lru_cache(maxsize=256)
 def _listed(provider: str, model: str) -> int | None:
-    # at use: it takes 0.4 s to import
+    # imported here because it takes 0.4 s
     from genai_prices import Usage, calc_price
 
     try:

@@ -29,12 +29,12 @@ class EagerRequest(ClientRequest):
         conn: "Connection",
         content_length: int | None = None,
     ) -> Work:
-        """Start to write, and return the coroutine that writes the rest; mostly an empty one."""
+        """Start to write, and return the coroutine for the rest, which is mostly empty."""
         return start_now(super().write_bytes(writer, conn, content_length))
 
 
 REQUEST: type[ClientRequest] = ClientRequest if sys.version_info >= (3, 12) else EagerRequest
-"""The request class of a session; newer Pythons start the task of a body at once."""
+"""Request class of a session; newer Pythons start the task of a body at once."""
 
 
 def start_now(work: Work) -> Work:
@@ -51,6 +51,7 @@ async def _nothing() -> None:
 
 
 async def _rest(work: Work, waits_for: object) -> None:
+    # `await` cannot drive a started coroutine, but it can drive this generator-based one
     await _steps(work, waits_for)
 
 

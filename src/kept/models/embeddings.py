@@ -1,4 +1,4 @@
-"""Texts turned into vectors by a provider that speaks like OpenAI, over the same line as chat."""
+"""Embeddings of an OpenAI-compatible provider, over the same endpoint client as chat."""
 
 import asyncio
 import math
@@ -21,61 +21,62 @@ from kept.models.providers import PROVIDERS, Entra, ModelConfig, located
 from kept.settings import without_login
 
 MOST_TEXTS = 128
-"""Of one call; no provider takes fewer, and the reply stays far below what is read of one."""
+"""Maximum texts per call; every provider accepts that many, and the reply stays small enough."""
 MOST_BYTES = 250_000
-"""Of the texts of one call: a token has a byte at least, and OpenAI takes 300,000 of them."""
+"""Maximum bytes per call: a token has at least one byte, and OpenAI accepts 300,000 tokens."""
 MARKS = 2
 """Tokens that a model may put around each text."""
 AT_ONCE = 4
-"""Calls in flight for one list of texts."""
+"""Concurrent calls for one list of texts."""
 
 USUAL = {
     "openai": "text-embedding-3-small",
     "azure_openai": "text-embedding-3-small",
     "ollama": "nomic-embed-text",
 }
-"""The model of a provider where nobody names one."""
+"""Default embedding model of each provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Vectors:
-    """What one call brought."""
+    """Result of one call."""
 
     vectors: tuple["array[float]", ...]
     tokens: int
     counted: bool
-    """Whether the server reported a count, true or not."""
+    """True if the server reported a count, possible or not."""
 
 
 class HttpEmbedder:
-    """A model of a provider that turns texts into vectors."""
+    """Embedding model of an HTTP provider."""
 
     def __init__(
         self, config: ModelConfig, dimensions: int | None = None, *, entra: Entra | None = None
     ) -> None:
-        """`dimensions` is how long vectors are to be, for models that can cut them."""
+        """`dimensions` is the length of the vectors, for models that can shorten them."""
         self.config = config
         self.name = config.name
         where = without_login(str(config.base_url))
         self.known_by = f"{config.name} at {where} of {dimensions or 'its own'} numbers"
         self.rates = embedding_rates_of(config)
-        """None where the price is not known."""
+        """None if the price is unknown."""
         self._dimensions = dimensions
         self._line = Line(config, "embeddings", entra)
 
     def worst_usd(self, texts: Sequence[str]) -> float | None:
-        """The most that these can cost: a token is a byte at least."""
+        """Maximum cost of the texts: a token has at least one byte."""
         return (
             self.rates.worst(sum(_size(text) + MARKS for text in texts), 0) if self.rates else None
         )
 
     async def embed(self, texts: Sequence[str]) -> Embedded | Failure:
-        """A vector for each, in as many calls as it takes; what was paid is told with a failure."""
+        """Return a vector for each text; a failure carries the usage of all calls so far."""
         gate = asyncio.Semaphore(AT_ONCE)
         failed: list[Failure] = []
 
         async def one(batch: Sequence[str]) -> Embedded | Failure | None:
             async with gate:
+                # another batch failed: all vectors are lost, so save the cost of this one
                 if failed:
                     return None
                 answer = await self._call(batch)
@@ -96,7 +97,7 @@ class HttpEmbedder:
         return Embedded(vectors, usage)
 
     async def _call(self, texts: Sequence[str]) -> Embedded | Failure:
-        # half a character, or bytes that are no text: no server could read them either
+        # lone surrogates, or bytes that are no text: no server could read them either
         plain = [text.encode("utf-8", "replace").decode() for text in texts]
         wanted: dict[str, Any] = {"model": self.config.model, "input": plain}
         if self._dimensions is not None:
@@ -120,7 +121,7 @@ class HttpEmbedder:
         usd = self.rates.usd(Taken(heard.tokens)) if self.rates else 0.0
         if heard.tokens and (worst is None or usd <= worst):
             return Embedded(heard.vectors, Usage(1, heard.tokens, usd=usd))
-        # a server that does not count, or whose counts cannot be true
+        # the server does not count, or its counts are impossible
         if heard.counted:
             warn_of_usage(self.name, bare(self._line.endpoint.url))
         return Embedded(heard.vectors, Usage(1, usd=worst or 0.0))
@@ -131,8 +132,9 @@ class HttpEmbedder:
         data = maps(whole.get("data"))
         if len(data) != count:
             raise passing("server", f"`{self.name}` gave {len(data)} vectors for {count} texts")
-        # most servers keep the order, and OpenAI promises no more than the number
+        # most servers keep the order, but OpenAI guarantees only the index
         places = [item.get("index", n) for n, item in enumerate(data)]
+        # `repr`, since a server may send an index of any type
         if sorted(map(repr, places)) != sorted(map(repr, range(count))):
             raise passing("server", f"`{self.name}` numbered its {count} vectors wrongly")
         data = [item for _, item in sorted(zip(places, data, strict=True), key=itemgetter(0))]
@@ -155,7 +157,7 @@ class HttpEmbedder:
 
 
 def make_embedder(config: ModelConfig, dimensions: int | None = None) -> HttpEmbedder:
-    """An embedder of a config; a `SetupError` where its provider has none, or it lacks a key."""
+    """Create an embedder; raise `SetupError` if the provider has none, or a key is missing."""
     if not embeds(config.provider):
         able = ", ".join(name for name in PROVIDERS if embeds(name))
         raise SetupError(
@@ -166,7 +168,7 @@ def make_embedder(config: ModelConfig, dimensions: int | None = None) -> HttpEmb
 
 
 def embeds(provider: str) -> bool:
-    """Whether a provider has embeddings, as OpenAI spells them."""
+    """True if a provider has OpenAI-compatible embeddings."""
     return PROVIDERS[provider].speech == "chat"
 
 

@@ -29,11 +29,11 @@ from kept.models.providers import Entra, ModelConfig, key_name, key_of
 from kept.settings import logins, proxy_for, variable
 
 START = float("inf")
-"""Calls in flight at first: nothing is known against any number of them."""
+"""Initial limit of calls in flight: none, until the provider objects."""
 
 
 class Bucket:
-    """So much a minute, a second's worth at once."""
+    """Token bucket: an amount per minute, with a burst of one second's worth."""
 
     def __init__(self, per_minute: float) -> None:
         self.rate = per_minute / 60
@@ -42,7 +42,7 @@ class Bucket:
         self._then = time.monotonic()
 
     def wait(self, amount: float) -> float:
-        """Take so much; seconds until it may be used. Those who come after wait longer."""
+        """Take an amount; return the seconds until it may be used. Later callers wait longer."""
         now = time.monotonic()
         self._level = min(self._room, self._level + (now - self._then) * self.rate)
         self._then = now
@@ -50,16 +50,16 @@ class Bucket:
         return max(0.0, -self._level / self.rate)
 
     def give_back(self, amount: float) -> None:
-        """So much was not used after all."""
+        """Return an amount that was not used."""
         self._level = min(self._room, self._level + amount)
 
 
 class Limiter:
-    """Lets calls begin."""
+    """Rate limiter: decides when calls may begin."""
 
     def __init__(self) -> None:
         self.window = START
-        """Calls in flight at most."""
+        """Maximum calls in flight."""
         self.in_flight = 0
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
@@ -68,19 +68,19 @@ class Limiter:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def limit(self, requests: float | None, tokens: float | None) -> None:
-        """Hear of limits a minute; the stricter one counts."""
+        """Set limits per minute; the stricter one wins."""
         self._requests = _stricter(self._requests, requests)
         self._tokens = _stricter(self._tokens, tokens)
 
     async def begin(self, tokens: int) -> float:
-        """Wait until a call of about so many tokens may be made; when that is."""
+        """Wait until a call of about so many tokens may start; return the time of the start."""
         while self.in_flight >= self.window:
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
                 await turn
             except asyncio.CancelledError:
-                # it may have had its turn already, which then is someone else's
+                # if the turn was granted already, `_wake` passes it on to another caller
                 if turn in self._waiting:
                     self._waiting.remove(turn)
                 self._wake()
@@ -94,6 +94,7 @@ class Limiter:
         return time.monotonic()
 
     async def _pace(self, tokens: int) -> None:
+        # the bucket level may go negative: the deficit is the wait of this and later calls
         wait = self._requests.wait(1) if self._requests else 0.0
         if self._tokens:
             wait = max(wait, self._tokens.wait(tokens))
@@ -103,23 +104,23 @@ class Limiter:
             await asyncio.sleep(quiet)
 
     def end(self, guessed: int = 0, used: int | None = None) -> None:
-        """A try is over; what it used, where that is known, takes the place of the guess."""
+        """End a try; `used` tokens, if known, replace the guessed ones."""
         self.in_flight -= 1
         if used is not None and self._tokens:
             self._tokens.give_back(guessed - used)
         self._wake()
 
     def went_well(self) -> None:
-        """A reply arrived: one more may be in flight after a window of them."""
+        """Count a reply: after a whole window of them, one more call may be in flight."""
         if self.window < START:
             self.window += 1 / self.window
             self._wake()
 
     def too_fast(self, began: float, after: float | None) -> None:
-        """A 429 to a call that began then, and has ended: fewer at once, nobody before it is time.
+        """Handle a 429 to a call that began then and has ended: fewer calls at once, and a pause.
 
-        Those in flight together are refused together: the first of them halves the window, and the
-        others show how many the provider still serves.
+        Concurrent calls are rejected together: the first of them halves the window, and the others
+        show how many the provider still serves.
         """
         now = time.monotonic()
         if after:
@@ -149,7 +150,7 @@ _LIMITERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = We
 
 
 def limiter_of(address: str) -> Limiter:
-    """The one for this address; an event loop has its own, since nothing is shared between two."""
+    """Limiter of this address; each event loop has its own, since they share nothing."""
     loop = asyncio.get_running_loop()
     ours = _LIMITERS.get(loop)
     if ours is None:
@@ -164,9 +165,9 @@ FIRST_WAIT = 0.5
 """Seconds before the second try; doubles with each further one, up to the longest."""
 LONGEST_WAIT = 30.0
 LATE = 3.0
-"""Seconds that the reply to a cancelled call is waited for."""
+"""Seconds to wait for the reply to a cancelled call."""
 MOST_PATIENCE = 120.0
-"""Seconds that a provider may ask us to wait; one that wants more is given up."""
+"""Maximum seconds that a provider may ask us to wait; after a longer demand the call fails."""
 
 T = TypeVar("T")
 
@@ -181,22 +182,22 @@ def _unknown(size: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """One call: what is sent, how the answer is heard, what it took."""
+    """One call: its body, and how to read the answer and its cost."""
 
     body: Callable[[], bytes]
-    """Made anew for every try: what was learnt from an error changes it."""
+    """Build the body, anew for every try: a lesson from an error changes it."""
     hear: Callable[[Mapping[str, str], bytes], Coroutine[Any, Any, T]]
     """Send a body with these headers; raises `Trouble`."""
     tokens: Callable[[T], int | None]
-    """That an answer took, as the provider counts them; None where it does not."""
+    """Tokens of an answer, as the provider counts them; None if it does not."""
     learn: Callable[[str], bool] = _nothing
-    """Whether an error says that something may be done without."""
+    """Adjust to an error about an unsupported parameter; True if a retry makes sense."""
     worst: Callable[[int], float | None] = _unknown
-    """The most that a reply can cost to a body of so many bytes."""
+    """Maximum cost of a reply to a body of so many bytes."""
 
 
 class Line:
-    """Calls to one address with one key."""
+    """Client for one address with one key."""
 
     def __init__(self, config: ModelConfig, path: str, entra: Entra | None = None) -> None:
         url = url_of(config, path)
@@ -212,10 +213,10 @@ class Line:
             proxy_for(url),
         )
         self.logins = logins(url)
-        """What must not be shown of the address."""
+        """Credentials in the address, which must not be shown."""
 
     async def probe(self, seconds: float) -> int:
-        """The status that a plain GET is answered with; raises `Trouble` where there is none."""
+        """Return the status of a plain GET; raise `Trouble` if there is no response."""
         try:
             return await fetch_status(self.endpoint, await self._headers(), seconds)
         except Trouble as trouble:
@@ -223,7 +224,7 @@ class Line:
             raise
 
     async def ask(self, question: Question[T]) -> T | Failure:
-        """The answer, or why there is none after as many tries as make sense."""
+        """Return the answer, or the failure after all tries."""
         limiter = limiter_of(self._config.base_url or "")
         limiter.limit(self._config.requests_per_minute, self._config.tokens_per_minute)
         tries = 0
@@ -235,14 +236,15 @@ class Line:
                 return Failure("harness", "infrastructure", str(error), tried=True)
             except Trouble as trouble:
                 if trouble.failure.kind == "harness" and question.learn(trouble.failure.message):
+                    # the body changed, so this does not count as a try
                     tries -= 1
                     continue
                 if trouble.failure.arrived and (booking := BOOKED.get()) is not None:
-                    # it is paid for: the scope books it, and pays for another try
+                    # the reply is paid for: the scope books it, and pays for another try
                     if trouble.again and booking.tries < self._config.tries:
                         return trouble.failure
                     return trouble.final(booking.tries)
-                # never in step with others
+                # jitter, so that clients do not retry in step
                 if trouble.after is not None:
                     wait = trouble.after + random.uniform(0, min(1.0, 0.1 * trouble.after))
                 else:
@@ -255,6 +257,7 @@ class Line:
     async def _once(self, question: Question[T], limiter: Limiter) -> T:
         body = question.body()
         headers = await self._headers()
+        # rough estimate: four bytes per token, and 256 tokens of reply
         guessed = len(body) // 4 + 256
         began = await limiter.begin(guessed)
         try:
@@ -266,7 +269,7 @@ class Line:
                     error.arrive(Usage(1, usd=question.worst(len(body)) or 0.0))
                 error.hide((*secrets_of(headers), *self.logins))
                 if error.failure.kind == "rate_limit":
-                    # who wants too much patience is given up, and nobody else waits for that
+                    # a demand that exceeds our patience fails this call, and must not delay others
                     patient = error.after is not None and error.after <= MOST_PATIENCE
                     limiter.too_fast(began, error.after if patient else None)
             raise
@@ -286,10 +289,10 @@ class Line:
 
 
 async def _to_its_end(exchange: Coroutine[Any, Any, T]) -> T:
-    """The reply to a request that was sent; where that is booked, even if it is cancelled.
+    """Wait for the reply to a request that was sent, even if a booked call is cancelled.
 
-    It is to be paid for, so it is waited for a little. What has not come by then is taken for a
-    reply that cannot be used.
+    The reply is paid for, so we wait for it a few seconds. A later one counts as a reply that
+    cannot be used.
     """
     booking = BOOKED.get()
     if booking is None:
@@ -309,12 +312,12 @@ async def _to_its_end(exchange: Coroutine[Any, Any, T]) -> T:
 
 
 def secrets_of(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What was sent in confidence; the version of a protocol was not."""
+    """Header values that are secret: all but the version of the protocol."""
     return tuple(value for name, value in headers.items() if name != "anthropic-version")
 
 
 def url_of(config: ModelConfig, path: str) -> str:
-    """Where a provider has what a path names."""
+    """URL of a path at a provider."""
     base = config.base_url or ""
     if config.provider == "anthropic":
         return f"{base.removesuffix('/v1')}/v1/{path}"

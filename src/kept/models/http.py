@@ -19,35 +19,35 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, ClientTimeout
 
 MOST_BYTES = 32 << 20
-"""Of one reply: nothing that a model says is longer."""
+"""Maximum bytes of one reply: no model's answer is longer."""
 
 CONNECT = 20.0
-"""Seconds until a connection stands."""
+"""Seconds for establishing a connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where questions go, and what goes with each of them."""
+    """Address, headers and timeouts of a model's requests."""
 
     name: str
-    """Of the model, for messages."""
+    """Name of the model, for messages."""
     url: str
     headers: Mapping[str, str]
     key: str
-    """The name of where the key comes from, for messages."""
+    """Name of the setting that holds the API key, for messages."""
     timeout: float
     stall: float
     proxy: str | None = None
 
 
 async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
-    """The JSON that answers; raises `Trouble`."""
+    """Return the JSON of the response; raise `Trouble`."""
     async with _exchange(endpoint, headers, body, endpoint.timeout) as response:
         return await _whole(endpoint, response)
 
 
 async def fetch_status(endpoint: Endpoint, headers: Mapping[str, str], seconds: float) -> int:
-    """The status of a GET, whose body is not read; raises `Trouble` where nothing answers."""
+    """Return the status of a GET without reading its body; raise `Trouble` if nothing answers."""
     session = await _session()
     try:
         async with session.get(
@@ -79,7 +79,7 @@ async def _whole(endpoint: Endpoint, response: "ClientResponse") -> dict[str, An
 
 
 async def _look_at(endpoint: Endpoint, response: "ClientResponse") -> None:
-    """Raise what a response without an answer stands for."""
+    """Raise the matching `Trouble` for a response that is no answer."""
     if response.status != 200:
         raw = await response.content.read(1 << 16)
         headers = {name.lower(): value for name, value in response.headers.items()}
@@ -90,9 +90,9 @@ async def _look_at(endpoint: Endpoint, response: "ClientResponse") -> None:
 
 
 def _trouble(endpoint: Endpoint, error: BaseException, *, arrived: bool = False) -> BaseException:
-    """What an error of the HTTP library means; any other is what it is.
+    """Translate an error of the HTTP library to `Trouble`; return any other unchanged.
 
-    `arrived` says that a reply had begun: whatever is wrong with it, it is to be paid for.
+    `arrived` is True once a reply has begun, which is paid for even if it is unusable.
     """
     from aiohttp import ClientError
 
@@ -105,7 +105,7 @@ def _trouble(endpoint: Endpoint, error: BaseException, *, arrived: bool = False)
 async def events(
     endpoint: Endpoint, headers: Mapping[str, str], body: bytes
 ) -> AsyncGenerator[dict[str, Any]]:
-    """The JSON of each event that answers; raises `Trouble`, also when nothing comes for long."""
+    """Yield the JSON of each event; raise `Trouble`, also after a long silence."""
     async with _exchange(endpoint, headers, body, endpoint.stall) as response:
         left, count = b"", 0
         while piece := await response.content.readany():
@@ -113,7 +113,7 @@ async def events(
             _bound(endpoint, count)
             *lines, left = (left + piece).split(b"\n")
             for line in lines:
-                # the name of an event stands in its data too, so the other lines say nothing new
+                # the name of an event is in its data too, so the other lines add nothing
                 if line.startswith(b"data:"):
                     data = line[5:].strip()
                     if data and data != b"[DONE]":
@@ -124,7 +124,7 @@ async def events(
 async def _exchange(
     endpoint: Endpoint, headers: Mapping[str, str], body: bytes, silence: float
 ) -> "AsyncGenerator[ClientResponse]":
-    """A request and its response, with everything that can go wrong as `Trouble`."""
+    """Send a request and yield its response; raise `Trouble` for every error."""
     session = await _session()
     response: ClientResponse | None = None
     try:
@@ -141,7 +141,7 @@ async def _exchange(
     except BaseException as error:
         arrived = response is not None and response.status == 200
         if response is not None:
-            # a reply that was not read to its end takes its connection with it
+            # close instead of release: unread data would spoil the connection for the next request
             response.close()
         found = _trouble(endpoint, error, arrived=arrived)
         if found is error:
@@ -154,7 +154,7 @@ async def _exchange(
 def _timeout(total: float, silence: float) -> "ClientTimeout":
     from aiohttp import ClientTimeout
 
-    # a silence that may last as long as all of it needs no clock of its own, set with every piece
+    # a silence allowed for the whole time needs no timer of its own, which every piece would reset
     return ClientTimeout(
         total=total, sock_connect=CONNECT, sock_read=silence if silence < total else None
     )
@@ -186,28 +186,28 @@ _SESSIONS: "WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Life, ClientSess
 
 
 async def _session() -> "ClientSession":
-    """The session of this event loop, which is closed when the loop ends."""
+    """Session of this event loop, closed when the loop ends."""
     loop = asyncio.get_running_loop()
     held = _SESSIONS.get(loop)
     if held is None:
         life = _live()
-        # the first step of this generator never waits, so no other task can make a second one
+        # the first step of this generator never waits, so no other task can create a second session
         held = _SESSIONS[loop] = (life, await anext(life))
     return held[1]
 
 
 async def _live() -> _Life:
-    """A session until the event loop shuts its generators down, as `asyncio.run` does at its end.
+    """Keep a session until the event loop closes its async generators, as `asyncio.run` does.
 
-    The port of a model has no `close`, which every runner and proposer would have to hand on.
+    The `Model` port has no `close`, since every runner and proposer would have to pass it on.
     """
     from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
     from kept.models.eager_request import REQUEST
 
     loop = asyncio.get_running_loop()
-    # the limiter says how many calls there are at once; `trust_env` would look for proxies, and
-    # for passwords in ~/.netrc, in a thread for every call; no call leaves a cookie for the next
+    # `limit=0`: the limiter bounds concurrent calls. No `trust_env`: for each call it would search
+    # for proxies, and for passwords in ~/.netrc, in a thread. No call leaves a cookie for the next.
     session = ClientSession(
         connector=TCPConnector(limit=0), cookie_jar=DummyCookieJar(), request_class=REQUEST
     )

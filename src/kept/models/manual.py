@@ -1,8 +1,8 @@
-"""A model that is whoever reads a folder: a person, or an agent, with no key at all.
+"""Model answered by hand through a folder: a person or an agent replies, no key needed.
 
-Each request becomes `ID.prompt.md`; the answer is what `ID.answer.md` holds. The id is a hash of
-the request, so an answer that is already there is used at once: a run that was stopped goes on with
-all that was answered meanwhile, and equal requests are answered once.
+Each request becomes `ID.prompt.md`; `ID.answer.md` holds the answer. The id is a hash of the
+request, so an existing answer is used at once. A stopped run continues with all answers given
+meanwhile, and equal requests are answered once.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from kept.models.providers import ModelConfig
 from kept.store.candidate_files import write_file
 
 POLL = 0.25
-"""Seconds between two looks at the folder."""
+"""Seconds between two checks of the folder."""
 
 SETTLED = 1.0
-"""Seconds that an answer must have stayed as it is: whoever writes in place may not be done."""
+"""Seconds that an answer must stay unchanged: a writer may still be at work on the file."""
 
 
 def make(config: ModelConfig) -> "HandoffModel":
-    """The model of a config, whose name is a folder."""
+    """Create the model of a config, whose model name is a folder."""
     return HandoffModel(config.folder / config.model, name=config.name)
 
 
@@ -49,7 +49,7 @@ class HandoffModel:
         self._waiting: Counter[str] = Counter()
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
-        """The answer, as soon as somebody has given it."""
+        """Return the answer as soon as it is there."""
         if request.tools:
             return Failure("harness", "infrastructure", f"{self.name} cannot be given tools")
         id_ = request_id(request)
@@ -61,6 +61,7 @@ class HandoffModel:
             return Failure("harness", "infrastructure", message)
         finally:
             self._waiting[id_] -= 1
+            # the last waiter of equal requests removes the prompt
             if not self._waiting[id_]:
                 self._put_away(id_)
 
@@ -83,7 +84,7 @@ class HandoffModel:
             return Failure("parse", "infrastructure", f"{answer} is not UTF-8 text")
 
     def _read(self, answer: Path) -> bytes | None:
-        """What somebody answered; None as long as there is nothing, or it may be half of it."""
+        """Read an answer; None while it is missing, empty or perhaps incomplete."""
         try:
             with answer.open("rb") as file:
                 before = os.fstat(file.fileno())
@@ -91,6 +92,7 @@ class HandoffModel:
                 after = os.fstat(file.fileno())
         except FileNotFoundError:
             return None
+        # a change between the two checks means that a writer is at work
         still = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
         age = _now(self._folder) - after.st_mtime
         return text if text.strip() and still and age >= self._settled else None
@@ -105,22 +107,22 @@ class HandoffModel:
         _write(self._folder / f"{id_}.prompt.md", _page(id_, request, names).encode())
 
     def _put_away(self, id_: str) -> None:
-        """Take the prompt back, so that what lies there is what somebody waits for."""
+        """Remove the prompt, so that the folder shows only open requests."""
         for path in self._folder.glob(f"{id_}.*"):
             if path.name != f"{id_}.answer.md":
                 path.unlink(missing_ok=True)
 
 
 def request_id(request: ModelRequest) -> str:
-    """The name of a request: the same for equal ones, in every process."""
+    """Id of a request: the same for equal ones, in every process."""
     text = json.dumps(msgspec.to_builtins(request), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _now(folder: Path) -> float:
-    """The time by the clock that the folder's files are dated with, which may be another machine's.
+    """Current time by the clock of the folder's file system, which may be on another machine.
 
-    A file that is touched there has it.
+    Taken from the modification time of a file that is written there.
     """
     mark = folder / ".now"
     write_file(mark, b"now\n")
@@ -128,7 +130,7 @@ def _now(folder: Path) -> float:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """All of it or nothing: whoever watches the folder sees no half of a prompt."""
+    """Write a file atomically, so that a watcher never sees half of a prompt."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     write_file(new, data)
     new.replace(path)

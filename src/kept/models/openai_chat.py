@@ -1,4 +1,4 @@
-"""The protocol of OpenAI's chat completions, which most servers of models speak."""
+"""Wire protocol of OpenAI's chat completions, which most model servers support."""
 
 import base64
 from collections.abc import AsyncIterator, Mapping
@@ -24,7 +24,7 @@ class _Part(Struct):
 
 _Content = str | list[_Part] | None
 _Arguments = str | dict[str, Any] | None
-"""A text of JSON; some servers send the object itself."""
+"""JSON text; some servers send the object itself."""
 
 
 class _Function(Struct):
@@ -49,7 +49,7 @@ class _Choice(Struct):
 
 
 class _Reply(Struct):
-    """What is read of a reply; anything else in it is not looked at."""
+    """Fields that are read of a reply; all others are ignored."""
 
     choices: list[_Choice] | None = None
 
@@ -77,7 +77,7 @@ class _ChoicePiece(Struct):
 
 
 class _Chunk(Struct):
-    """What is read of an event of a stream."""
+    """Fields that are read of a stream event."""
 
     choices: list[_ChoicePiece] | None = None
 
@@ -86,7 +86,7 @@ class Chat:
     """OpenAI chat completions."""
 
     def body(self, model: str, request: ModelRequest, habits: Habits) -> dict[str, Any]:
-        """A request."""
+        """Body of a request."""
         limit = "max_tokens" if habits.old_limit else "max_completion_tokens"
         said: tuple[tuple[str, Any], ...] = (
             ("temperature", request.temperature),
@@ -122,7 +122,7 @@ class Chat:
         return body
 
     def heard(self, body: Mapping[str, Any]) -> Heard | None:
-        """A reply; None where there is nothing in it.
+        """Parsed reply; None if it is empty.
 
         Raises `msgspec.ValidationError` for a body that breaks the protocol.
         """
@@ -131,7 +131,7 @@ class Chat:
             return None
         message = choices[0].message
         if choices[0].finish_reason == "error":
-            # of gateways whose server gave up: what there is of a reply is not all of it
+            # sent by gateways whose server failed: the reply is incomplete
             raise ValidationError("`finish_reason` is `error` - at `$.choices[0]`")
         calls = tuple(
             ToolCall(c.id or "", c.function.name, _arguments(c.function.arguments) or "{}")
@@ -149,11 +149,11 @@ class Chat:
         return Heard(text, end, calls, _taken(usage), refusal, usage)
 
     def taken(self, body: Mapping[str, Any]) -> Taken | None:
-        """What a reply says that it took; None where it does not, or what cannot be."""
+        """Token counts of a reply; None if they are missing or impossible."""
         return _taken(mapping(body.get("usage")))
 
     async def gather(self, events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
-        """The whole reply of a stream; None when the stream ended before it.
+        """Body of the complete reply, from stream events; None if the stream ended too early.
 
         Raises `msgspec.ValidationError` for an event that breaks the protocol.
         """
@@ -172,6 +172,7 @@ class Chat:
                 texts["refusal"].append(delta.refusal or "")
                 for piece in delta.tool_calls or ():
                     _add_call(calls, piece)
+        # begun but not finished: the stream was cut
         if begun and finish is None:
             return None
         message = {name: "".join(pieces) or None for name, pieces in texts.items()}
@@ -181,7 +182,7 @@ class Chat:
 
 
 def strict(schema: object) -> bool:
-    """Whether a schema keeps OpenAI's rules for being enforced to the letter."""
+    """True if a schema meets OpenAI's conditions for strict enforcement."""
     if isinstance(schema, Mapping):
         known = mapping(dict(schema))  # pyright: ignore[reportUnknownArgumentType] # any document
         if known.get("type") == "object" or "properties" in known:
@@ -231,6 +232,7 @@ def _arguments(given: _Arguments) -> str:
 
 
 def _add_call(calls: dict[int, dict[str, Any]], piece: _CallPiece) -> None:
+    # pieces of one call share its index; some servers leave out the index of a single call
     whole = calls.setdefault(
         piece.index or 0, {"id": "", "function": {"name": "", "arguments": ""}}
     )

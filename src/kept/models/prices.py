@@ -1,7 +1,7 @@
 """Token prices from the bundled `genai-prices` data, and the maximum cost of a request.
 
-Nothing is downloaded. A model that is neither listed nor has a declared price has no price; none
-is invented.
+Nothing is downloaded. A model that is neither listed nor has a declared price has no price; none is
+invented.
 """
 
 import logging
@@ -19,14 +19,14 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """US dollars a token; from some length of the request on, another."""
+    """US dollars per token; longer requests may have another rate."""
 
     usd: float
     tiers: tuple[tuple[int, float], ...] = ()
-    """From more tokens than this in the request, for all of them; the longest last."""
+    """Start and rate of each tier, ascending; a rate applies to all tokens of a longer request."""
 
     def at(self, tokens_in: int) -> float:
-        """For a request of this length."""
+        """Rate for a request of this length."""
         found = self.usd
         for start, usd in self.tiers:
             if tokens_in > start:
@@ -35,13 +35,13 @@ class Rate:
 
     @property
     def most(self) -> float:
-        """Whatever the length."""
+        """Highest rate at any length."""
         return max(self.usd, *(usd for _, usd in self.tiers)) if self.tiers else self.usd
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one model's tokens cost."""
+    """Rates of one model's tokens."""
 
     input: Rate
     output: Rate
@@ -49,10 +49,11 @@ class Rates:
     written: Rate
 
     def usd(self, taken: Taken) -> float:
-        """Of a reply."""
+        """Cost of a reply."""
         if self is FREE_OF_CHARGE:
             return 0.0
         size = taken.tokens_in
+        # `tokens_in` includes cached and written tokens, which have their own rates
         fresh = size - taken.cached - taken.written
         return (
             fresh * self.input.at(size)
@@ -62,9 +63,10 @@ class Rates:
         )
 
     def worst(self, tokens_in: int, tokens_out: int) -> float:
-        """Of a request that is no longer, and whose reply is no longer, than this."""
+        """Maximum cost of a request and a reply of at most these lengths."""
         if self is FREE_OF_CHARGE:
             return 0.0
+        # any input token may turn out to be cached or written: use the highest rate
         dearest = max(self.input.most, self.cached.most, self.written.most)
         return tokens_in * dearest + tokens_out * self.output.most
 
@@ -74,14 +76,14 @@ FREE_OF_CHARGE = Rates(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
 
 
 def rates_of(config: ModelConfig) -> Rates | None:
-    """What a model costs: as declared, as listed, nothing on this machine; None if unknown."""
+    """Rates of a model, declared or listed, zero on this machine; None if unknown."""
     if config.price is not None:
         return declared(config.price)
     return _found(config, says_something=True)
 
 
 def embedding_rates_of(config: ModelConfig) -> Rates | None:
-    """The same of a model that turns texts into vectors, and so has no price for what it says."""
+    """Rates of an embedding model, which has no price for output."""
     if config.price is not None:
         return declared(config.price)
     return _found(config, says_something=False)
@@ -95,15 +97,16 @@ def _found(config: ModelConfig, *, says_something: bool) -> Rates | None:
 
 
 def declared(price: Price) -> Rates:
-    """A price that somebody wrote down."""
+    """Rates of a price that the user declared."""
     cached = price.input if price.cached is None else price.cached
     given = Rate(price.input / MILLION), Rate(price.output / MILLION)
+    # a config has no price of cache writes, so they cost as much as other input
     return Rates(*given, Rate(cached / MILLION), given[0])
 
 
 @lru_cache(maxsize=256)
 def _listed(provider: str, model: str, says_something: bool) -> Rates | None:
-    # at use: it takes 0.4 s to import
+    # imported here because it takes 0.4 s
     from genai_prices import Usage, calc_price
 
     try:
@@ -128,48 +131,48 @@ def _rate(price: Any) -> Rate | None:  # noqa: ANN401 # a Decimal or its TieredP
 
 
 BYTES = 4
-"""Of a request, for each of its tokens: as English has them."""
+"""Bytes of a request per token, as in English text."""
 
 REPLY = 200
-"""Tokens of a reply that is neither a word nor an essay."""
+"""Tokens of a reply of typical length."""
 
 log = logging.getLogger("kept")
 
 
 @runtime_checkable
 class Pricing(Protocol):
-    """A model that knows what a request can cost at most."""
+    """Model that knows the maximum cost of a request."""
 
     def worst_usd(self, request: ModelRequest) -> float | None:
-        """The most that a reply can cost; None where that is not known."""
+        """Maximum cost of a reply; None if unknown."""
         ...
 
 
 def worst_usd(model: Model, request: ModelRequest) -> float | None:
-    """The most that a reply can cost; None where nobody can tell."""
+    """Maximum cost of a reply; None if unknown."""
     if not hasattr(model, "worst_usd"):
         return None
-    # to hold a model against a protocol with `isinstance` takes as long as the answer itself
+    # `isinstance` with a protocol takes as long as the call itself
     return cast("Pricing", model).worst_usd(request)
 
 
 @runtime_checkable
 class Usual(Protocol):
-    """A model that can say what a request costs when nothing is unusual about its reply."""
+    """Model that can estimate the cost of a typical request."""
 
     def usual_usd(self, request: ModelRequest) -> float | None:
-        """With a reply of `REPLY` tokens; None where the price is not known."""
+        """Estimated cost with a reply of `REPLY` tokens; None if the price is unknown."""
         ...
 
 
 def usual_usd(model: Model, request: ModelRequest) -> float | None:
-    """What a request costs with a reply of `REPLY` tokens; None where nobody can tell."""
+    """Estimated cost of a request with a reply of `REPLY` tokens; None if unknown."""
     return model.usual_usd(request) if isinstance(model, Usual) else None
 
 
 @lru_cache(maxsize=1024)
 def warn_of_usage(name: str, where: str) -> None:
-    """Warn of token counts that cannot be true, once for each model and address."""
+    """Warn of impossible token counts, once for each model and address."""
     log.warning(
         "`%s` at %s reports token counts that cannot be true; such replies are charged at their "
         "worst case",

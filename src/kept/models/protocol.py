@@ -31,15 +31,15 @@ from kept.core.untyped import dict_in, is_dict, list_in
 from kept.settings import without_login
 
 MOST_TOKENS = 10_000_000
-"""Tokens that a reply may claim: more than any model can read and write at once."""
+"""Maximum token count accepted from a server: more than any model can read and write at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Tokens that a reply took, as the provider counts them."""
+    """Token counts of a reply, as the provider reports them."""
 
     tokens_in: int = 0
-    """All of them, those that follow included."""
+    """All input tokens, including the cached and written ones."""
     tokens_out: int = 0
     cached: int = 0
     """Read from the provider's cache."""
@@ -49,34 +49,34 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A reply, before it has a price."""
+    """A reply before it is priced."""
 
     text: str
     finish: Finish
     tool_calls: tuple[ToolCall, ...] = ()
     taken: Taken | None = None
-    """None where the server counted nothing, or nothing that can be true."""
+    """None if the server reported no counts, or impossible ones."""
     refusal: str = ""
-    """Why there is none, where the model or a filter would not answer."""
+    """Reason why there is no reply, if the model or a filter refused."""
     usage: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The counts as the server sent them."""
+    """Counts as the server sent them."""
 
 
 @dataclass(slots=True)
 class Habits:
-    """What a server turned out not to know; learnt from its errors, and kept."""
+    """Request features that a server does not support, learnt from its errors."""
 
     schema: bool = True
-    """Whether it can be held to a JSON schema."""
+    """True if the server accepts a JSON schema."""
     old_limit: bool = False
-    """Whether the longest reply is called `max_tokens`, and not `max_completion_tokens`."""
+    """True if the reply limit is called `max_tokens`, not `max_completion_tokens`."""
     switched: bool = False
-    """Whether that was learnt."""
+    """True once the name of the reply limit was switched."""
     seed: bool = True
-    """Whether it takes a seed."""
+    """True if the server accepts a seed."""
 
     def learn(self, message: str) -> bool:
-        """Whether an error says that something is not known, and may be done without."""
+        """Adjust to an error about an unsupported parameter; True if a retry makes sense."""
         text = message.lower()
         if self.schema and any(word in text for word in _SCHEMA_WORDS):
             self.schema = False
@@ -86,7 +86,7 @@ class Habits:
             return True
         used = "max_tokens" if self.old_limit else "max_completion_tokens"
         if not self.switched and _unknown(text, used):
-            # once: a server that knows neither name would be asked for ever
+            # only once: a server that knows neither name would be asked forever
             self.switched = True
             self.old_limit = not self.old_limit
             return True
@@ -99,7 +99,7 @@ _UNKNOWN = ("unsupported", "unrecognized", "unknown", "not supported", "extra in
 
 
 def _unknown(text: str, name: str) -> bool:
-    """Whether a message is about this parameter before all others, and does not know it."""
+    """True if a message says that a parameter is unknown and names it before the other limit."""
     first = min(
         (
             found
@@ -112,25 +112,25 @@ def _unknown(text: str, name: str) -> bool:
 
 
 class Speech(Protocol):
-    """How one protocol spells requests and replies."""
+    """Serialization of requests and replies in one wire protocol."""
 
     def body(self, model: str, request: ModelRequest, habits: Habits) -> dict[str, Any]:
-        """A request."""
+        """Body of a request."""
         ...
 
     def heard(self, body: Mapping[str, Any]) -> Heard | None:
-        """A reply; None where there is nothing in it.
+        """Parsed reply; None if it is empty.
 
         Raises `msgspec.ValidationError` for a body that breaks the protocol.
         """
         ...
 
     def taken(self, body: Mapping[str, Any]) -> Taken | None:
-        """What a reply says that it took; None where it does not, or what cannot be."""
+        """Token counts of a reply; None if they are missing or impossible."""
         ...
 
     async def gather(self, events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
-        """The whole reply of a stream; None when the stream ended before it.
+        """Body of the complete reply, from stream events; None if the stream ended too early.
 
         Raises `msgspec.ValidationError` for an event that breaks the protocol.
         """
@@ -141,7 +141,7 @@ _JSON = msgspec.json.Decoder()
 
 
 def decode(raw: bytes) -> Any:  # noqa: ANN401 # any JSON
-    """Parse JSON that a server sent; raises `ValueError`, whatever is wrong with it."""
+    """Parse JSON that a server sent; raise `ValueError` for any error."""
     try:
         value = _JSON.decode(raw)
         # fewer brackets than levels cannot nest deeper: most replies need no walk
@@ -154,27 +154,27 @@ def decode(raw: bytes) -> Any:  # noqa: ANN401 # any JSON
 
 
 def is_count(value: object) -> TypeGuard[int]:
-    """True for a number of tokens that a reply can have taken."""
+    """True if a value is a token count that a reply can have."""
     # `True` is an int
     return type(value) is int and 0 <= value <= MOST_TOKENS
 
 
 def maps(value: object) -> list[dict[str, Any]]:
-    """The mappings of a list."""
+    """Return the mappings in a list."""
     items = list_in(value)
     return [item for item in items if is_dict(item)]
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """A mapping; an empty one for anything else."""
+    """Return a mapping; an empty one for any other value."""
     return dict_in(value)
 
 
 LONGEST = 600
-"""Characters of a provider's message that are told."""
+"""Maximum characters shown of a provider's message."""
 
 SHORTEST = 8
-"""Characters of a secret: what is shorter stands in many a word."""
+"""Minimum characters of a secret to hide: shorter ones are part of many words."""
 
 MARK = "[secret]"
 
@@ -189,8 +189,10 @@ _PASSING = (408, 409, 425)
 _KEY = re.compile(
     r"\b(?:(?:sk|pk|key)[-_]|Bearer[-_ ]|key (?=\S*[\d*]))[A-Za-z0-9_\-*.]{8,}", re.IGNORECASE
 )
-"""Looks like a key, perhaps with stars in it: providers like to quote what they were sent. A word
-behind `key` is one only where it has a figure or a star in it."""
+"""Text that looks like a key, perhaps masked with stars: providers often quote what they received.
+
+A word after `key` counts only if it contains a digit or a star.
+"""
 
 _FIX = {
     401: "the key is missing or wrong: look at {key}",
@@ -200,41 +202,41 @@ _FIX = {
 
 
 class Trouble(Exception):
-    """A try of a call that came to nothing."""
+    """One failed try of a call."""
 
     def __init__(self, failure: Failure, *, again: bool, after: float | None = None) -> None:
         super().__init__(failure.message)
         self.failure = failure
         self.again = again
         self.after = after
-        """Seconds that the provider wants to be left alone."""
+        """Seconds that the provider asks us to wait."""
 
     def arrive(self, usage: Usage = FREE) -> "Trouble":
-        """The same for a reply that arrived, and is to be paid for."""
+        """Mark the reply as arrived, so that it is paid for; return self."""
         self.failure = replace(self.failure, arrived=True, usage=usage)
         return self
 
     def hide(self, secrets: Iterable[str]) -> None:
-        """Take out what was sent in confidence: a provider may quote it."""
+        """Remove secrets from message and detail: a provider may quote them."""
         known = tuple(secrets)
         message, detail = hidden(self.failure.message, known), hidden(self.failure.detail, known)
         self.failure = replace(self.failure, message=message, detail=detail)
 
     def final(self, tries: int, url: str = "") -> Failure:
-        """The failure, when it was tried so often at an address and is not tried again."""
+        """Final failure after so many tries at an address; it is not retried."""
         where = f" at {bare(url)}" if url else ""
         often = f" ({tries} tries{where})" if tries > 1 else ""
         return replace(self.failure, message=self.failure.message + often, tried=True)
 
 
 def bare(url: str) -> str:
-    """An address without what may be secret in it."""
+    """URL without its credentials, query and fragment."""
     parts = urlsplit(without_login(url))
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
 
 def hidden(text: str, secrets: Iterable[str]) -> str:
-    """A text without what was sent in confidence, also as it would stand inside JSON."""
+    """Text without the secrets, also in their JSON-escaped form."""
     text = without_login(text)
     for secret in secrets:
         for plain in (secret, secret.removeprefix("Bearer ")):
@@ -247,26 +249,27 @@ def hidden(text: str, secrets: Iterable[str]) -> str:
 def passing(
     kind: FailureKind, message: str, detail: str = "", after: float | None = None
 ) -> Trouble:
-    """An outage that may be over soon."""
+    """Failure that may be over soon and is retried."""
     return Trouble(Failure(kind, "infrastructure", message, detail), again=True, after=after)
 
 
 def lasting(message: str, mend: str = "", kind: FailureKind = "harness") -> Trouble:
-    """Something that stays wrong until a person mends it."""
+    """Failure that lasts until a person fixes the cause; it is not retried."""
     text = f"{message}; {mend}" if mend else message
     return Trouble(Failure(kind, "infrastructure", text), again=False)
 
 
 def refused(message: str, detail: str = "", usage: Usage | None = None) -> Failure:
-    """The model, or a filter before it, would not answer to this text."""
+    """Failure for a text that the model, or a filter before it, refused."""
     return Failure("refused", "candidate", message, detail, usage or Usage(calls=1))
 
 
 def of_status(name: str, status: int, headers: Mapping[str, str], raw: bytes, key: str) -> Trouble:
-    """What an HTTP status other than 200 means; `key` names where the key comes from."""
+    """Classify an HTTP status other than 200; `key` names the source of the API key."""
     told, code = _told(raw)
     said = f"`{name}` answered {status}" + (f": {told}" if told else "")
     whole = f"{code} {told}"
+    # a 429 for lack of credit is handled below: waiting does not help
     if status == 429 and not _NO_CREDIT.search(whole):
         return passing("rate_limit", said, after=_after(headers))
     if status >= 500 or status in _PASSING:
@@ -283,7 +286,7 @@ def of_status(name: str, status: int, headers: Mapping[str, str], raw: bytes, ke
 
 
 def of_error(name: str, error: BaseException) -> Trouble:
-    """What an exception of the HTTP library means."""
+    """Classify an exception of the HTTP library."""
     what = _plain(str(error)) or type(error).__name__
     if isinstance(error, TimeoutError):
         return passing("timeout", f"`{name}` did not answer in time: {what}")
@@ -297,7 +300,7 @@ def of_error(name: str, error: BaseException) -> Trouble:
 
 
 def _told(raw: bytes) -> tuple[str, str]:
-    """What a provider says about an error, and what it calls it."""
+    """Return message and error code of a provider's error body."""
     try:
         body: Any = decode(raw)
     except ValueError:
@@ -311,12 +314,12 @@ def _told(raw: bytes) -> tuple[str, str]:
 
 
 def _plain(text: str) -> str:
-    """A provider's words, short and without what looks like a key."""
+    """Provider's message, shortened and without what looks like a key."""
     return _KEY.sub(MARK, text)[:LONGEST]
 
 
 def _after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, as `Retry-After` has them: a number, or a date."""
+    """Seconds to wait by `Retry-After`, which is a number or a date."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = headers.get(name, "")
         try:
@@ -325,7 +328,7 @@ def _after(headers: Mapping[str, str]) -> float | None:
             pass
         now = headers.get("date", "")
         try:
-            # both dates are the server's, so that no clock of ours matters
+            # both dates come from the server, so our own clock does not matter
             left = (parsedate_to_datetime(text) - parsedate_to_datetime(now)).total_seconds()
         except (OverflowError, TypeError, ValueError):  # of a year such as 99999999999999999999
             continue

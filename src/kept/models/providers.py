@@ -18,48 +18,48 @@ from kept.errors import SetupError
 from kept.settings import install_command
 
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""A variable of the environment inside a text, as `${NAME}`."""
+"""Reference to an environment variable inside a text, as in `${NAME}`."""
 
 SHAPES = ("temperature", "top_p", "max_tokens", "seed", "effort")
-"""What shapes a reply, and a config may say for requests that do not."""
+"""Sampling settings that a config may set for requests that leave them open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: float
     output: float
     cached: float | None = None
-    """Of tokens that the provider had at hand; by default as any other."""
+    """Price of input tokens that the provider has cached; by default the price of any other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """One model as a spec names it. Holds no secret: keys are read where they are used."""
+    """One model as a spec names it. Holds no secret: keys are read at use."""
 
     provider: str
     model: str
     base_url: str | None = None
     api_key: str | None = None
-    """`${NAME}`; by default the variable that the provider is known by."""
+    """Reference `${NAME}`; by default the provider's own variable."""
     api_version: str | None = None
-    """Of Azure; without it, its path `v1` is used, which needs none."""
+    """API version of Azure; without it, the path `v1` is used, which needs none."""
     identity: str | None = None
-    """The client id of a managed identity of Azure; by default the one that the machine has."""
+    """Client id of an Azure managed identity; by default the machine's own."""
     token_scope: str | None = None
-    """What tokens of that identity are for; by default Azure's public cloud."""
+    """Scope of that identity's tokens; by default Azure's public cloud."""
     auth: Literal["api_key", "identity"] | None = None
-    """Of Azure: by a key alone, or by an identity although there is a key; else as can be."""
+    """Authentication at Azure: key only, or identity even if a key is set; by default either."""
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
     effort: Effort | None = None
     context_window: int | None = None
-    """Tokens that it can read and write at once, where the list does not say."""
+    """Context window in tokens, if the price list lacks it."""
     stream: bool = False
-    """Whether replies are taken piece by piece, so that one that stalls is noticed early."""
+    """True if replies are streamed, so that a stalled one is noticed early."""
     timeout: float = 300.0
     """Seconds for one try."""
     stall: float = 60.0
@@ -68,32 +68,32 @@ class ModelConfig:
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     price: Price | None = None
-    """Where it is not, or not rightly, in the list of prices."""
+    """Price of a model that the list lacks or has wrong."""
     cache: bool | None = None
-    """Whether replies are kept for other runs; None leaves it to the role."""
+    """True if replies are cached for other runs; None leaves it to the role."""
     folder: Path = field(default_factory=Path.cwd)
-    """Where paths begin."""
+    """Base folder of relative paths."""
 
     @property
     def name(self) -> str:
-        """As a spec spells it."""
+        """Name as a spec spells it."""
         return f"{self.provider}/{self.model}"
 
 
 def expand(text: str) -> str:
-    """A text with its variables filled in; one that is not set is left as it stands."""
+    """Replace variables in a text; an unset one stays as it is."""
     return REFERENCE.sub(lambda found: settings.variable(found[1]) or found[0], text)
 
 
 SCOPE = "https://cognitiveservices.azure.com/.default"
 EARLY = 300.0
-"""Seconds before its end at which a token is replaced."""
+"""Seconds before its expiry at which a token is replaced."""
 
 _HOSTS = (".azure.com", ".azure.us", ".azure.cn", ".azure-api.net")
 
 
 class Entra:
-    """Fetches tokens, and keeps each one as long as it lasts."""
+    """Fetches Azure tokens and caches each one until shortly before it expires."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Entra:
         identity: str | None = None,
         scope: str | None = None,
     ) -> None:
-        """By a managed identity of that client id, for that scope; else by what there is."""
+        """`identity` is the client id of a managed identity; None takes the default credential."""
         self._credential = credential
         self._identity = identity
         self._scope = scope or SCOPE
@@ -110,8 +110,9 @@ class Entra:
         self._ends = 0.0
 
     async def token(self, url: str, now: float) -> str:
-        """A token for an address of Azure, and for no other."""
+        """Return a token for an Azure address; raise `SetupError` for any other."""
         where = urlsplit(url)
+        # a token sent to another host would give away access to Azure
         if where.scheme != "https" or not (where.hostname or "").endswith(_HOSTS):
             raise SetupError(
                 f"an Azure identity is not shown to {where.scheme}://{where.hostname}",
@@ -129,7 +130,7 @@ class Entra:
 
 
 def is_scope(text: str) -> bool:
-    """Whether tokens may be asked for it: one of Azure's clouds, and nobody else's."""
+    """True if tokens may be requested for a scope: only those of Azure's clouds."""
     where = urlsplit(text)
     return where.scheme == "https" and (where.hostname or "").endswith(_HOSTS)
 
@@ -153,19 +154,19 @@ Speech = Literal["chat", "messages", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """One that offers models."""
+    """Provider of models."""
 
     maker: str
-    """`module:function` that makes a model of a config; imported at use."""
+    """`module:function` that creates a model from a config; imported at use."""
     speech: Speech = "none"
     base_url: str | None = None
     url_variable: str | None = None
-    """Where the address may stand in the environment."""
+    """Environment variable that may hold the address."""
     key_variable: str | None = None
     needs_key: bool = True
     needs_url: bool = False
     prices: str | None = None
-    """As `genai-prices` calls it; None where nobody charges, or it depends."""
+    """Provider id in `genai-prices`; None if the provider is free, or its prices vary."""
 
 
 _HTTP = "kept.models.client:make"
@@ -214,7 +215,7 @@ PROVIDERS = {
 
 
 def parse(text: str) -> tuple[str, str]:
-    """Provider and model of a text `provider/model`; a ValueError says what is wrong with it."""
+    """Split a text `provider/model`; raise `ValueError` that says what is wrong with it."""
     provider, slash, model = text.partition("/")
     if not slash or not model:
         raise ValueError(f"`{text}` is not a model; write provider/model, as in openai/gpt-5-mini")
@@ -223,7 +224,7 @@ def parse(text: str) -> tuple[str, str]:
 
 
 def check_provider(name: str) -> str:
-    """The name of a provider; a ValueError for one that nobody knows, with what may be meant."""
+    """Return the name of a provider; raise `ValueError` with a suggestion for an unknown one."""
     if name not in PROVIDERS:
         near = get_close_matches(name.replace("-", "_"), PROVIDERS, n=1, cutoff=0.6)
         meant = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(PROVIDERS)}"
@@ -232,7 +233,7 @@ def check_provider(name: str) -> str:
 
 
 def config_of(text: str) -> ModelConfig:
-    """The config of a text `provider/model`; a `SetupError` where it is none."""
+    """Return the config of a text `provider/model`; raise `SetupError` if it is invalid."""
     try:
         provider, model = parse(text)
     except ValueError as error:
@@ -241,7 +242,7 @@ def config_of(text: str) -> ModelConfig:
 
 
 def missing(config: ModelConfig) -> str | None:
-    """What a config needs and has not; None when it has all."""
+    """Reason why a config cannot be used, such as an unset variable; None if it is complete."""
     provider = PROVIDERS[config.provider]
     for text in (config.base_url, config.api_key):
         for name in REFERENCE.findall(text or ""):
@@ -259,7 +260,7 @@ def missing(config: ModelConfig) -> str | None:
 
 
 def located(config: ModelConfig) -> ModelConfig:
-    """The config with its whole address; a `SetupError` where something is missing."""
+    """Return the config with its full address; raise `SetupError` if something is missing."""
     lack = missing(config)
     if lack is not None:
         raise SetupError(f"cannot ask `{config.name}`: {lack}")
@@ -267,37 +268,39 @@ def located(config: ModelConfig) -> ModelConfig:
 
 
 def address(config: ModelConfig) -> str | None:
-    """Where a model is: as the config, the environment or the provider says; None for nowhere."""
+    """Address of a model, from config, environment or provider; None if there is none."""
     provider = PROVIDERS[config.provider]
     found = config.base_url or settings.variable(provider.url_variable or "") or provider.base_url
     return expand(found).rstrip("/") if found else None
 
 
 def key_of(config: ModelConfig) -> str | None:
-    """The secret itself: only for the one who sends it. A `SetupError` where it is gone."""
+    """Return the API key itself, only for sending it; raise `SetupError` if it is missing."""
     provider = PROVIDERS[config.provider]
     if config.auth == "identity":
         return None
     if config.api_key is None:
         name = provider.key_variable
         key = settings.variable(name) if name else None
+        # a missing key is fine if the provider needs none
         lacks = key is None and (provider.needs_key or config.auth == "api_key")
     else:
         key = expand(config.api_key)
+        # `expand` leaves an unset variable in the text
         lacks = "${" in key
-    # looked at with every call, so the rest only where there may be something to say
+    # runs with every call, so the full check is made only if a key is missing
     if lacks and (lack := missing(config)) is not None:
         raise SetupError(f"cannot ask `{config.name}`: {lack}")
     return key
 
 
 def key_name(config: ModelConfig) -> str:
-    """Where the key of a model is to be put, for whoever lacks it."""
+    """Name of the setting that holds a model's API key, for messages."""
     named = (config.api_key or "").strip("${}")
     return named or PROVIDERS[config.provider].key_variable or "its `api_key`"
 
 
 def is_ours(url: str | None) -> bool:
-    """Whether an address is this machine: nobody sends a bill."""
+    """True if an address is this machine, where calls cost nothing."""
     host = urlsplit(url or "").hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,4 +1,4 @@
-"""Which model does what in a run."""
+"""Roles of models in a run, and their caches and probes."""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -19,10 +19,10 @@ Role = Literal["optimizer", "target", "critic", "applier", "judge", "manager", "
 ROLES: tuple[Role, ...] = get_args(Role)
 
 PROPOSING: tuple[Role, ...] = ("optimizer", "critic", "applier")
-"""Roles of models that only proposers ask, where `connect_role` connects them."""
+"""Roles of models that only proposers use, where `connect_role` connects them."""
 
 ENDLESS = ("openai_compatible", "ollama")
-"""Providers that are told no length of a reply unless somebody says one."""
+"""Providers that get no limit of a reply unless the config sets one."""
 
 
 _OFF = ContextVar("the call cache is off", default=False)
@@ -30,7 +30,7 @@ _OFF = ContextVar("the call cache is off", default=False)
 
 @contextmanager
 def without_cache() -> Generator[None]:
-    """Have `connect_role` give no model a cache, whatever its config says."""
+    """Make `connect_role` use no cache, whatever a config says."""
     token = _OFF.set(True)
     try:
         yield
@@ -39,43 +39,45 @@ def without_cache() -> Generator[None]:
 
 
 def connect_uncached(config: ModelConfig) -> Model:
-    """A model whose replies are cached only where its config says `cache: true`.
+    """Connect a model that is cached only if its config says `cache: true`.
 
-    For runs that are meant to differ when they are run again.
+    For runs that are meant to differ when they are repeated.
     """
     return connect_role("target", config) if config.cache else connect(config)
 
 
 def connect_role(role: Role, config: ModelConfig) -> Model:
-    """The model of a role, with its cache; a `SetupError` where it lacks something."""
+    """Connect the model of a role, with its cache; raise `SetupError` if something is missing."""
     model = connect(config)
     if not is_kept(role, config):
         return model
     probe = Probe(config) if PROVIDERS[config.provider].speech != "none" else None
+    # opened with the first request, not here
     opened = partial(_opened, cache_home() / "calls.db")
     return CachedModel(model, opened, address(config) or "", probe)
 
 
 @lru_cache(maxsize=4)
 def _opened(path: Path) -> CallCache:
-    """One for all models of a process."""
+    """Open the cache once for all models of a process."""
     return CallCache(path)
 
 
 def is_kept(role: Role, config: ModelConfig) -> bool:
-    """Whether replies are kept for other runs: not those that a run draws to measure by."""
+    """True if replies are cached for other runs; by default not for a target that samples."""
     if config.cache is not None or _OFF.get():
         return bool(config.cache) and not _OFF.get()
+    # scripted replies cost nothing, and a target's replies vary unless its temperature is 0
     return config.provider != "scripted" and (role != "target" or config.temperature == 0)
 
 
 def probes_of(
     asked: Iterable[ModelConfig | None], named: Iterable[tuple[Role, ModelConfig | None]] = ()
 ) -> tuple[Probe, ...]:
-    """One probe for each endpoint; `named` are models that `connect_role` connects.
+    """Return one probe per endpoint; `named` are models that `connect_role` connects.
 
-    A model with cached replies is probed before its first request without one, so that a run whose
-    replies are all cached needs no endpoint.
+    A model with cached replies is probed before its first request without one. A run whose replies
+    are all cached thus needs no endpoint.
     """
     found: list[Probe] = []
     for role, config in [*((None, config) for config in asked), *named]:
@@ -89,7 +91,7 @@ def probes_of(
 
 
 def probes_of_models(models: Iterable[object]) -> tuple[Probe, ...]:
-    """The same for models that are connected; what is no model of ours has no endpoint to probe."""
+    """Return probes of connected models; other objects have no endpoint to probe."""
     found: list[Probe] = []
     for model in models:
         config = getattr(model, "config", None)
@@ -102,7 +104,7 @@ def probes_of_models(models: Iterable[object]) -> tuple[Probe, ...]:
 
 
 def _by_endpoint(probes: Iterable[Probe]) -> tuple[Probe, ...]:
-    """One for each address: it is spared or left out only where each of them is."""
+    """Merge probes by address; one is spared or left out only if all of its address are."""
     found: dict[str, Probe] = {}
     for probe in probes:
         at = address(probe.config) or ""
@@ -119,20 +121,20 @@ def _has_replies(config: ModelConfig) -> bool:
 
 
 def is_priced(config: ModelConfig) -> bool:
-    """Whether what a call costs is known; nobody charges for one that is not sent anywhere."""
-    # a model that embeds has no price for what it says
+    """True if the cost of a call is known; calls that are not sent anywhere are free."""
+    # an embedding model has no price for output
     known = rates_of(config) or embedding_rates_of(config)
     return PROVIDERS[config.provider].speech == "none" or known is not None
 
 
 def is_free(config: ModelConfig) -> bool:
-    """Whether nobody charges for a call."""
+    """True if calls are free of charge."""
     rates = rates_of(config)
     return PROVIDERS[config.provider].speech == "none" if rates is None else rates == FREE_OF_CHARGE
 
 
 def unbounded(config: ModelConfig) -> str | None:
-    """What would have to be said for calls to have a worst case; None when nothing is."""
+    """Setting that is missing for calls to have a maximum cost; None if there is none."""
     if not is_priced(config):
         return "price"
     rates = rates_of(config)

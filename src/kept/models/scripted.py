@@ -1,4 +1,4 @@
-"""A model that says what it was told to say: from a list, a function or a file."""
+"""Scripted model for tests and demos: replies from a list, a function or a file."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from kept.models.protocol import Taken
 from kept.models.providers import ModelConfig
 
 Line = str | ModelReply | Failure
-"""One reply of a script; a plain text is a reply that cost one call."""
+"""One reply of a script; a plain text is a reply that costs one call."""
 
 
 class ScriptedModel:
@@ -37,23 +37,23 @@ class ScriptedModel:
         self._next = 0
         self._faults: list[Failure] = []
         self.requests: list[ModelRequest] = []
-        """Everything that was asked, failed calls included."""
+        """All requests, including those that failed."""
 
     @property
     def calls(self) -> int:
-        """How often it was asked."""
+        """Number of requests so far."""
         return len(self.requests)
 
     def worst_usd(self, request: ModelRequest) -> float | None:
-        """The most that a reply can cost, where that was told."""
+        """Maximum cost of a reply, if one was given."""
         return self._worst(request) if callable(self._worst) else self._worst
 
     def fail(self, failure: Failure, times: int = 1) -> None:
-        """Have the next calls fail; the script goes on behind them."""
+        """Make the next calls fail; the script continues after them."""
         self._faults.extend([failure] * times)
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
-        """The next reply of the script."""
+        """Return the next reply of the script."""
         self.requests.append(request)
         # a real model never answers within the same turn of the event loop
         await asyncio.sleep(0)
@@ -63,7 +63,7 @@ class ScriptedModel:
         return ModelReply(line, self._usage) if isinstance(line, str) else line
 
     def heard(self, request: ModelRequest) -> None:
-        """Pass over what an earlier sitting has heard: a file goes on behind it."""
+        """Skip a reply that an earlier session received: a file continues after it."""
         if isinstance(self._script, FileScript):
             self._script.pick(request)
 
@@ -78,7 +78,7 @@ class ScriptedModel:
 
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool that a reply wants used."""
+    """Tool call requested by a reply."""
 
     name: str
     arguments: dict[str, object] = {}
@@ -89,7 +89,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     text: str
     when: str | None = None
-    """Words of the last message that it answers; without them, it is said in its turn."""
+    """Words in the last message that it answers; without them, it is used in its turn."""
     tokens_in: int | None = None
     tokens_out: int | None = None
     finish: Finish = "stop"
@@ -98,20 +98,20 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class FileScript:
-    """Replies of a file: the first that answers the words of the request, else the next in turn.
+    """Replies of a file: the first whose words occur in the request, else the next in turn.
 
-    Those in turn depend on who asks first. A run that is resumed goes on behind the last that it
-    hears again from its journal.
+    Those in turn depend on the order of requests. A resumed run continues after the last one that
+    it replays from its journal.
     """
 
     entries: tuple[Entry, ...]
     rates: Rates
     path: str = "the script"
-    """Of the file."""
+    """Path of the file."""
     _next: int = 0
 
     def __call__(self, request: ModelRequest) -> Line:
-        """What is said to a request."""
+        """Return the reply to a request, or a failure if none is left."""
         entry = self.pick(request)
         if entry is None:
             asked = one_line(request.messages[-1].text, 80)
@@ -122,7 +122,7 @@ class FileScript:
         return self._reply(entry, request)
 
     def pick(self, request: ModelRequest) -> Entry | None:
-        """The reply that it is the turn of; None where there is none left."""
+        """Choose the entry for a request and consume it; None if none is left."""
         last = request.messages[-1].text
         for entry in self.entries:
             if entry.when is not None and entry.when in last:
@@ -134,7 +134,7 @@ class FileScript:
         return turns[self._next - 1]
 
     def worst(self, request: ModelRequest) -> float:
-        """The most that any of the replies costs."""
+        """Maximum cost of any of the replies."""
         return max((self._usage(entry, request).usd for entry in self.entries), default=0.0)
 
     def _reply(self, entry: Entry, request: ModelRequest) -> ModelReply:
@@ -146,6 +146,7 @@ class FileScript:
         return ModelReply(entry.text, self._usage(entry, request), finish, calls)
 
     def _usage(self, entry: Entry, request: ModelRequest) -> Usage:
+        # about four characters per token, if the entry declares no counts
         asked = sum(len(message.text) for message in request.messages) // 4 + 1
         tokens_in = asked if entry.tokens_in is None else entry.tokens_in
         tokens_out = len(entry.text) // 4 + 1 if entry.tokens_out is None else entry.tokens_out
@@ -154,14 +155,14 @@ class FileScript:
 
 
 def make(config: ModelConfig) -> ScriptedModel:
-    """The model of a file of JSON lines; a `SetupError` where it cannot be read."""
+    """Create the model of a file of JSON lines; raise `SetupError` if it cannot be read."""
     script = read_script(config.folder / config.model)
     script = replace(script, rates=declared(config.price) if config.price else FREE_OF_CHARGE)
     return ScriptedModel(script, name=config.name, worst=script.worst)
 
 
 def read_script(path: Path) -> FileScript:
-    """The replies of a file, one a line: a text, or a mapping with `text` and what goes with it."""
+    """Read a file of replies, one per line: a text, or an object with `text` and other fields."""
     entries: list[Entry] = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

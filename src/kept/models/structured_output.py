@@ -1,8 +1,8 @@
-"""Replies that must satisfy a JSON schema, whoever wrote them.
+"""Structured output: replies that must satisfy a JSON schema, from any model.
 
-A provider that can be held to a schema is; what it says is looked at all the same. Else what a
-model thought aloud is left out, JSON that is almost right is mended, and what does not satisfy the
-schema is asked for once more, with what is wrong with it.
+Providers that support schemas enforce them; their replies are checked all the same. For others,
+reasoning is removed and almost valid JSON is repaired. A reply that still fails is requested once
+more, with the error.
 """
 
 import json
@@ -21,54 +21,56 @@ from kept.sandbox.worker_pool import BoundedCalls, CallRaised
 Call = Callable[[ModelRequest], Awaitable[ModelReply | Failure]]
 
 Check = Callable[[Any], str]
-"""What is wrong with a value that satisfies its schema; empty where nothing is."""
+"""Check of a value that satisfies its schema: returns the problem, or an empty text."""
 
 ROUNDS = 2
-"""How often a reply is asked for in all."""
+"""Requests for one reply in all, including the first."""
 
 LONGEST = 1_000
-"""Characters of what is wrong that a model is told."""
+"""Maximum characters of an error message sent to a model."""
 
 MOST_CLOSE = 1_000
-"""Characters of almost-JSON that `json_repair` mends in a second at worst; it takes more than the
-square of their number."""
+"""Characters of malformed JSON that `json_repair` repairs within a second.
+
+Its time grows faster than the square of the length.
+"""
 
 MEND_SECONDS = 5.0
-"""For mending a longer reply, in a process that can be ended."""
+"""Seconds for repairing a longer reply, in a process that can be killed."""
 
 _MENDING = BoundedCalls("kept.models.structured_output:mended")
 
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _OPENED = re.compile(r"^.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-"""A thought whose beginning the chat template swallowed."""
+"""Reasoning whose opening tag the chat template removed."""
 _CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL)
 _OPENING = re.compile(r"""\{\s*(?:["'}]|\w+\s*:|$)|\[\s*(?:[\[{"'\d\]-]|true\b|false\b|null\b|$)""")
-"""A bracket that begins JSON, and not a remark in a sentence."""
+"""Bracket that begins JSON, not a remark in a sentence."""
 _PAIRS = {"}": "{", "]": "["}
 
 
 class Unfit(ValueError):
-    """A text that is no JSON of the wanted kind; says why."""
+    """Text that holds no JSON of the wanted kind; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyRules:
-    """What a reply is held to besides the schema of its request."""
+    """Rules for a reply besides the schema of its request."""
 
     rounds: int = ROUNDS
-    """Times that it is asked for at most, each time with what was wrong the last time."""
+    """Maximum requests for a reply; each further one includes the last error."""
     check: Check | None = None
-    """For what no schema can say."""
+    """Check of what a schema cannot express."""
     schema: Mapping[str, object] | None = None
-    """Satisfied in place of the request's, where the code can do with less."""
+    """Schema that replaces the request's, if the caller accepts less."""
     ignore_extra_keys: bool = False
-    """Whether keys that the schema does not allow are left out; else they are a fault."""
+    """True if keys that the schema does not allow are dropped; else they are an error."""
     usable: Callable[[str], bool] | None = None
-    """False for a text that the caller cannot use: it is not asked again, and not cached."""
+    """False for a text that the caller cannot use: it is not requested again, and not cached."""
 
     def is_met(self, reply: ModelReply, request: ModelRequest) -> bool:
-        """True for a reply that another run may be given in place of a new one."""
+        """True if another run may use the reply from the cache."""
         if reply.finish == "refused":
             return False
         if reply.tool_calls:
@@ -80,11 +82,11 @@ class ReplyRules:
         return not wrong and (self.usable is None or self.usable(text))
 
     def read(self, reply: ModelReply, request: ModelRequest) -> tuple[str, str]:
-        """The text of a reply as its schema wants it, and what is wrong with it; raises `Unfit`."""
+        """Return the text of a reply as JSON for its schema, and the problem; raise `Unfit`."""
         if not request.schema:
             return reply.text, ""
         schema = self.schema or request.schema
-        # a reply that was cut off is not repaired: how it would have gone on is not known
+        # a truncated reply is not repaired: its missing part is unknown
         cut = reply.finish == "length"
         text = fit(reply.text, schema, mend=not cut, ignore_extra_keys=self.ignore_extra_keys)
         return text, self.check(json.loads(text)) if self.check is not None else ""
@@ -96,7 +98,7 @@ ANY = ReplyRules()
 async def settle(
     request: ModelRequest, call: Call, rules: ReplyRules = ANY
 ) -> ModelReply | Failure:
-    """A reply whose text is JSON that satisfies its schema and rules, or why there is none."""
+    """Return a reply whose text is JSON that satisfies schema and rules, or a failure."""
     reply = await call(request)
     if not request.schema or isinstance(reply, Failure) or reply.tool_calls:
         return reply
@@ -115,6 +117,7 @@ async def settle(
         if not left:
             break
         words = f"That does not satisfy the schema, {wrong}\nAnswer again, with the JSON only."
+        # show the model its own reply and the error, then ask again
         said = (Message("assistant", reply.text or "(nothing)"), Message("user", words))
         asked = replace(asked, messages=(*asked.messages, *said))
         again = await call(asked)
@@ -126,16 +129,16 @@ async def settle(
 
 
 def having_said(failure: Failure, answer: str, wrong: str) -> Failure:
-    """A failure to answer again, with the first answer: it was paid for, and may tell the cause."""
+    """Add the first answer to a failure of the second: it was paid for, and may show the cause."""
     first = f"its first answer could not be used: {wrong}\n{answer}"
     return replace(failure, detail="\n\n".join(filter(None, (failure.detail, first))))
 
 
 def fit(text: str, schema: Any, *, mend: bool = True, ignore_extra_keys: bool = False) -> str:  # noqa: ANN401 # any JSON schema
-    """The JSON in a text, as JSON; raises `Unfit` where none satisfies the schema.
+    """Extract the JSON of a text that satisfies a schema; raise `Unfit` if there is none.
 
-    With `mend`, JSON that is almost right is repaired. What ends before its JSON does is not: parts
-    of it are missing, and closing its brackets would hide that.
+    With `mend`, malformed JSON is repaired. Truncated JSON is not: parts of it are missing, and
+    closing its brackets would hide that.
     """
     wrong = limit = ""
     try:
@@ -151,18 +154,18 @@ def fit(text: str, schema: Any, *, mend: bool = True, ignore_extra_keys: bool = 
 
 
 def _written(value: Any) -> str:  # noqa: ANN401 # any JSON
-    """A value as JSON that a journal and a file can hold; raises `Unfit` where it has no such."""
+    """Serialize a value for journals and files; raise `Unfit` if that is impossible."""
     try:
         written = json.dumps(value, ensure_ascii=False, allow_nan=False)
         written.encode()
     except ValueError as error:
-        # NaN, or half a character
+        # NaN or a lone surrogate
         raise Unfit(f"it cannot be written as JSON: {error}"[:LONGEST]) from error
     return written
 
 
 def without_extras(value: Any, schema: Any) -> Any:  # noqa: ANN401 # any JSON, any JSON schema
-    """A value without the keys that a schema does not allow beside its own."""
+    """Value without the keys that a closed schema does not list."""
     if not isinstance(schema, Mapping):
         return value
     known = cast("Mapping[str, Any]", schema)
@@ -181,7 +184,7 @@ def without_extras(value: Any, schema: Any) -> Any:  # noqa: ANN401 # any JSON, 
 
 
 def is_cut(text: str) -> bool:
-    """True where JSON begins in a text and does not end in it."""
+    """True if JSON begins in a text and does not end in it."""
     start = _OPENING.search(text)
     while start is not None:
         end = _end_of_json(text, start.start())
@@ -192,7 +195,7 @@ def is_cut(text: str) -> bool:
 
 
 def _end_of_json(text: str, start: int) -> int | None:
-    """Where JSON ends that begins at an index, its faults forgiven; None where it does not end."""
+    """Index after JSON that starts at `start`, tolerating errors; None if it does not end."""
     opened: list[str] = []
     quote, at, last = "", start, ""
     while at < len(text):
@@ -208,9 +211,11 @@ def _end_of_json(text: str, start: int) -> int | None:
         elif char in "{[":
             opened.append(char)
             if len(opened) > MAX_DEPTH:
+                # the index after the text stands for "not cut": `parse_json` reports the depth
+                # later
                 return len(text)  # too deep to be read, whether it ends or not
         elif char in "}]" and _PAIRS[char] in opened:
-            # a bracket that was left out in between is a fault that can be repaired
+            # a missing bracket in between is an error that can be repaired
             while opened.pop() != _PAIRS[char]:
                 pass
             if not opened:
@@ -221,9 +226,9 @@ def _end_of_json(text: str, start: int) -> int | None:
 
 
 def _closes(text: str, at: int) -> bool:
-    """True for a quote that ends its string, as what JSON goes on with follows it.
+    """True if a quote ends its string, since JSON punctuation or the end of the text follows it.
 
-    A quote inside, which should have been escaped, is followed by something else.
+    A quote inside a string, which should have been escaped, is followed by something else.
     """
     while at < len(text) and text[at].isspace():
         at += 1
@@ -231,7 +236,10 @@ def _closes(text: str, at: int) -> bool:
 
 
 def problem_with(value: Any, schema: Any) -> str | None:  # noqa: ANN401 # any JSON, any JSON schema
-    """Why a value does not satisfy a schema, None if it does; `ValueError` for no schema."""
+    """Reason why a value violates a schema; None if it does not.
+
+    Raises `ValueError` for an invalid schema.
+    """
     try:
         error = first_error(value, schema)
     except ParseLimit as limit:
@@ -242,14 +250,14 @@ def problem_with(value: Any, schema: Any) -> str | None:  # noqa: ANN401 # any J
 
 
 def without_thoughts(text: str) -> str:
-    """A text without what a model thought aloud."""
-    # behind the last closing tag, each opening one would be searched for its end in vain
+    """Text without a model's reasoning."""
+    # after the last closing tag, the regex would search in vain for the end of each opening one
     end = max((found.end() for found in _CLOSING.finditer(text)), default=0)
     return (_OPENED.sub("", _THOUGHT.sub("", text[:end])) + text[end:]).strip()
 
 
 def instructed(request: ModelRequest) -> ModelRequest:
-    """The same request for a model that only has words to go by."""
+    """Add the schema to the prompt, for a model that does not support schemas."""
     wanted = json.dumps(request.schema, ensure_ascii=False)
     words = f"Answer with JSON only. It must satisfy this JSON schema:\n{wanted}"
     *before, last = request.messages
@@ -260,10 +268,10 @@ def instructed(request: ModelRequest) -> ModelRequest:
 
 
 def _readings(text: str, mend: bool) -> Iterator[Any]:
-    """Possible values of a text as JSON, the most literal first; raises `Unfit` for a cut one."""
+    """Yield possible JSON values of a text, the most literal first; raise `Unfit` if it is cut."""
     fenced = _FENCED.findall(text, 0, text.rfind("```") + 3)
     whole, parts = [text, *fenced], list[str]()
-    # from the first bracket to the last of its kind
+    # also from the first bracket to the last of its kind
     for opening, closing in ("{}", "[]"):
         start, end = text.find(opening), text.rfind(closing)
         if 0 <= start < end:
@@ -299,7 +307,7 @@ def _mended(texts: list[str]) -> list[Any]:
 
 
 def mended(texts: list[str]) -> list[Any]:
-    """What texts that are almost JSON may mean, the last first; `_mended` bounds its time."""
+    """Repair texts that are almost JSON, the last first; `_mended` limits its time."""
     from json_repair import loads
 
     found: list[Any] = []
@@ -309,7 +317,7 @@ def mended(texts: list[str]) -> list[Any]:
             check_depth(value)
         except (ValueError, RecursionError):
             continue
-        # prose is mended into an empty text
+        # `json_repair` turns prose into an empty text
         if value != "":
             found.append(value)
     return found

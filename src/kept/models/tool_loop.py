@@ -1,7 +1,7 @@
-"""A model and its tools: it is asked, what it wants used is used, until it answers.
+"""Tool loop: call a model, run the tools that it requests, repeat until it answers.
 
-Everything is journalled as it happens: replies by `ask`, uses by the tools themselves, so a
-conversation that was cut goes on where it was cut.
+Everything is journalled as it happens: replies by `ask`, uses by the tools themselves. An
+interrupted conversation therefore continues where it stopped.
 """
 
 import asyncio
@@ -29,28 +29,28 @@ from kept.models.ask import ask
 from kept.models.structured_output import ANY, ReplyRules
 
 MAX_REPLIES = 20
-"""Replies of a model to one thing said, after which it is taken to go round in circles."""
+"""Maximum replies to one message; a model that needs more is going in circles."""
 
 LONGEST_RESULT = 200_000
-"""Characters of a result that a model is told; the rest is left out, and it is told so."""
+"""Maximum characters of a tool result; the model sees how many more were left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What came of one thing said."""
+    """Outcome of one message to the agent."""
 
     text: str
-    """The answer; empty where there is none."""
+    """The answer; empty if there is none."""
     messages: tuple[Message, ...]
-    """The conversation so far, with the answer."""
+    """Conversation so far, including the answer."""
     trace: tuple[TraceItem, ...]
-    """What happened since it was said."""
+    """Events since the message was sent."""
     failure: Failure | None = None
-    """Why there is no answer, where that is the agent's own fault: the trace is worth having."""
+    """Reason why there is no answer, if the agent caused it; the trace is still useful."""
 
 
 class Agent:
-    """A model with tools at hand, as one candidate has it: all its cases talk to the same."""
+    """A model with tools, as one candidate defines it; shared by all its cases."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class Agent:
         rules: ReplyRules = ANY,
         most_usd: float | None = None,
     ) -> None:
-        """`request` is what all requests have in common, `rules` what all replies are held to.
+        """`request` holds what all requests share, `rules` are checked on every reply.
 
-        Once the replies to one thing said cost `most_usd` or more, no further one is asked for.
+        Once the replies to one message cost `most_usd` or more, no further one is requested.
         """
         self.told = request.messages
-        """What it is told beforehand."""
+        """Messages that precede every conversation."""
         self._model = model
         self._tools: Mapping[str, Tool] = {tool.offer.name: tool for tool in tools}
         self._request = request
@@ -77,7 +77,7 @@ class Agent:
         self._most_usd = most_usd
 
     async def say(self, messages: tuple[Message, ...], scope: Scope, seed: int) -> Said | Failure:
-        """Have the model answer the last message; a `Failure` is one of infrastructure."""
+        """Have the model answer the last message; return a `Failure` only for infrastructure."""
         began = time.monotonic()
         waited = 0.0
         spent = 0.0
@@ -94,10 +94,10 @@ class Agent:
                     return reply
                 return Said("", messages, tuple(trace), reply)
             if isinstance(reply, Failure):
-                # to say nothing is an answer, and is measured as one
+                # an empty reply counts as an answer, and is scored
                 reply = ModelReply("")
             waited += reply.seconds
-            # as the journal has it, so that a resume counts the same
+            # price from the journal, so that a resume counts the same
             spent += reply.usage.usd
             message = Message("assistant", reply.text, tool_calls=reply.tool_calls)
             messages = (*messages, message)
@@ -111,7 +111,7 @@ class Agent:
                     fault = Failure("refused", "candidate", refusal, reply.text)
                 return Said(reply.text, messages, tuple(trace), fault)
             trace.append(asked_for(message))
-            # a branch of its own each time: what is used twice alike is used twice
+            # one branch per reply: two equal tool calls are two calls, not a replay of the first
             results = await self._use(reply.tool_calls, scope.branch(f"tools-{n}"))
             if isinstance(results, Failure):
                 return results
@@ -128,7 +128,7 @@ class Agent:
     async def _use(
         self, calls: Sequence[ToolCall], scope: Scope
     ) -> Sequence[tuple[Mapping[str, object], ToolAnswer]] | Failure:
-        """All that it wants used, side by side, each in a branch of its own."""
+        """Run all requested tools concurrently, each in its own branch."""
         with ungrouped():
             async with asyncio.TaskGroup() as group:
                 tasks = [

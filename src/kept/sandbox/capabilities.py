@@ -1,4 +1,4 @@
-"""What this machine can do to hold a command, found out by doing it once."""
+"""Sandbox capabilities of this machine, found by building one sandbox."""
 
 import os
 import platform
@@ -17,29 +17,29 @@ from kept.sandbox.process import Status
 from kept.sandbox.temp_dirs import scratch_folder
 
 SANDBOX = "sandbox"
-"""Among what is enforced: whether commands run in one at all."""
+"""Key of `Abilities.enforced` for running in a sandbox at all."""
 
 _SECONDS = 20
-"""A machine that needs longer for a command that does nothing is not to be waited for."""
+"""Seconds for each probe; a machine that needs longer for an empty command is too slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What holds here."""
+    """Isolation features that work on this machine."""
 
     walls: bool
-    """Whether bwrap works."""
+    """True if bwrap works."""
     overlay: bool
-    """Whether a tree can be laid under the candidate without copying it."""
+    """True if the candidate can be overlaid on a tree without copying it."""
     groups: Parents
-    """The control groups in which each command gets some of its own."""
+    """Control groups in which each command gets its own groups."""
     calls: bool = False
-    """Whether walls refuse the system calls that lead round them."""
+    """True if a filter refuses the system calls that bypass the sandbox."""
     why_not: str = ""
-    """What keeps bwrap, the overlay or that filter from working."""
+    """Reason why bwrap, the overlay or the filter does not work."""
 
     def enforced(self, *, walls: bool = True) -> Mapping[str, bool]:
-        """By what it is about, whether it holds for a command that wants walls, or wants none."""
+        """Guarantees by topic, True if held; `walls` is False for commands without a sandbox."""
         up = walls and self.walls
         counted = self.groups.pids is not None or (up and os.geteuid() != 0)
         return {
@@ -58,7 +58,7 @@ class Abilities:
 
 @cache
 def abilities() -> Abilities:
-    """What this machine can do; found out once in the life of a process."""
+    """Detect the capabilities of this machine, once per process."""
     groups = find_parents()
     for tool in ("bwrap", "unshare", "mount"):
         if shutil.which(tool) is None:
@@ -68,14 +68,15 @@ def abilities() -> Abilities:
 
 
 def calls_filter(view: View) -> bytes:
-    """The filter of system calls for what a command may see; empty where there is none."""
+    """Seccomp filter for a view; empty if there is none for this processor."""
     return program(platform.machine(), sockets=view.network == "on") or b""
 
 
 def _walls(folder: Path, groups: Parents) -> Abilities:
-    """The best that can be built here."""
+    """Try feature combinations, the best first."""
     first = ""
     (folder / "tree").mkdir()
+    # the filter matters more than the overlay, in place of which trees can be copied
     for overlay, calls in ((True, True), (False, True), (True, False), (False, False)):
         if calls and not calls_filter(View(folder)):
             first = first or f"no filter of system calls for {platform.machine()}"
@@ -88,7 +89,7 @@ def _walls(folder: Path, groups: Parents) -> Abilities:
 
 
 def _trouble(folder: Path, *, overlay: bool, calls: bool) -> str:
-    """Build walls round nothing; what went wrong, empty if it worked."""
+    """Build a sandbox around an empty command; return the error, or an empty text."""
     site, tree = folder / "scratch" / f"{overlay}-{calls}" / "w", folder / "tree"
     for name in ("candidate", "output", "layers"):
         (site / name).mkdir(parents=True)
@@ -96,6 +97,7 @@ def _trouble(folder: Path, *, overlay: bool, calls: bool) -> str:
     (site / "tree").symlink_to(tree)
     view = View(tree)
     command = Command("true", tree, view=view)
+    # with an overlay: the candidate's file is visible in the tree, and writes succeed
     test = 'test -e "$1/new" && : > "$1/written"' if overlay else "true"
     inner = ["/bin/sh", "-c", test, "kept", str(tree)]
     try:

@@ -1,8 +1,8 @@
-"""Control groups for each command, where we may make them: count, bound and end its processes.
+"""Control groups for each command: count, limit and end its processes.
 
-Root is exempt from the shell's limit on processes, so this is the only one that holds for it; and
-only a group bounds the memory of several processes together. Nothing escapes from a group, neither
-by a session of its own nor by an emptied environment.
+They need permission to create groups. Root is exempt from the shell's limit on processes, so only a
+group's limit applies to it. Only a group limits the memory of several processes together. Nothing
+escapes from a group, neither by its own session nor by an emptied environment.
 """
 
 import os
@@ -17,23 +17,23 @@ from typing import NamedTuple
 from kept.sandbox.command import Limits
 
 _ROOT = Path("/sys/fs/cgroup")
-"""Where the second version of control groups is; the first has a mount a controller there."""
+"""Mount of cgroup v2; v1 has one mount per controller below it."""
 
 _SWAP = ("memory.swap.max", "memory.memsw.limit_in_bytes")
-"""What bounds the memory that is swapped out: of its own, and together with the rest."""
+"""Limits of swap: in v2 for swap alone, in v1 for memory and swap together."""
 
 _numbers = count(1)
 
 
 class Parents(NamedTuple):
-    """The groups that we may make groups in; None where there is none."""
+    """Groups in which we may create groups; None if there is none."""
 
     pids: Path | None = None
     memory: Path | None = None
 
 
 def find_parents() -> Parents:
-    """Where we may make groups; takes away what the dead left."""
+    """Find the groups in which we may create others; remove leftovers of dead processes."""
     pids = _find("pids", ("pids.max",))
     memory = _find("memory", ("memory.max", "memory.limit_in_bytes"))
     for parent in {pids, memory} - {None}:
@@ -44,7 +44,7 @@ def find_parents() -> Parents:
 
 @contextmanager
 def groups(parents: Parents, limits: Limits) -> Generator[tuple[Path, ...]]:
-    """The groups of one command, to be entered by it; kills what is left in them."""
+    """Create the groups of one command, which enters them; kill what is left in them."""
     number = next(_numbers)
     wanted: dict[Path, dict[str, str]] = {}
     if parents.pids is not None and limits.processes is not None:
@@ -62,7 +62,7 @@ def groups(parents: Parents, limits: Limits) -> Generator[tuple[Path, ...]]:
                 path.mkdir()
                 made.append(path)
                 for name, value in files.items():
-                    # each version of control groups has some of them
+                    # each cgroup version has some of these files
                     if (path / name).exists():
                         (path / name).write_text(value)
         yield tuple(made)
@@ -72,7 +72,7 @@ def groups(parents: Parents, limits: Limits) -> Generator[tuple[Path, ...]]:
 
 
 def end(path: Path, seconds: float = 5.0) -> None:
-    """Kill everything in a group, and remove it."""
+    """Kill all processes of a group, and remove it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -85,14 +85,15 @@ def end(path: Path, seconds: float = 5.0) -> None:
         with suppress(OSError):
             path.rmdir()
             return
-        # the dying are still counted
+        # dying processes still count, so removal has to wait
         time.sleep(0.001)
 
 
 def _find(controller: str, files: tuple[str, ...]) -> Path | None:
-    """The group of a controller that we may make groups in, which then have one of these files."""
+    """Group of a controller in which we may create groups that have one of these files."""
     for mount in (_ROOT / controller, _ROOT):
         parent = mount / _own_path(mount)
+        # the reliable test is to create a group and look for its files
         group = parent / f"kept-{os.getpid()}-0"
         try:
             group.mkdir()
@@ -106,11 +107,12 @@ def _find(controller: str, files: tuple[str, ...]) -> Path | None:
 
 
 def _own_path(mount: Path) -> str:
-    """The group we are in ourselves, below the mount."""
+    """Path of our own group below the mount."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return ""
+    # v2 has an empty list of controllers in /proc/self/cgroup
     wanted = "" if mount == _ROOT else mount.name
     for line in lines:
         _, controllers, path = line.split(":", 2)

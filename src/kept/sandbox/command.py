@@ -1,4 +1,4 @@
-"""A command, what it may use, what it sees, and how it ended. Values only."""
+"""Values that describe a command: its limits, its view of the files, and its result."""
 
 import signal
 from collections.abc import Mapping
@@ -8,63 +8,65 @@ from pathlib import Path
 from typing import Literal
 
 TIMEOUT = 300.0
-"""Seconds a command gets when nobody says otherwise."""
+"""Default seconds for a command."""
 
 MAX_TEXT = 1024 * 1024
-"""Bytes of stdout, and of stderr, that are kept when nobody says otherwise."""
+"""Default maximum of bytes kept of stdout, and of stderr."""
 
 MIB = 1024 * 1024
 
 Network = Literal["none", "loopback", "on"]
-"""`loopback` reaches what the command itself has started, and nothing else."""
+"""Network access; `loopback` reaches only what the command itself has started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one command may use up; None is whatever the machine has."""
+    """Resource limits of one command; None means no limit of ours."""
 
     cpu_seconds: int | None = None
-    """Of one process."""
+    """CPU seconds of one process."""
     memory: int | None = None
-    """Bytes of address space of one process; and of memory of all, where groups can be made."""
+    """Bytes of address space per process; with control groups also of all memory together."""
     file_size: int | None = 1024 * MIB
     """Bytes of one file."""
     tree: int = 1024 * MIB
-    """Bytes written to the tree and to temporary folders, which a sandbox holds in memory, and to
-    the output folder; each."""
+    """Bytes written to the tree, to temporary folders, and to the output folder, each.
+
+    A sandbox holds the tree and the temporary folders in memory.
+    """
     processes: int | None = 512
-    """At once, threads included."""
+    """Concurrent processes, threads included."""
     entries: int | None = None
-    """Files and folders of the output folder; None is the usual number."""
+    """Files and folders of the output folder; None is the default number."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a command sees of the files, and of the network.
+    """Files and network that a command sees.
 
-    The tree is seen at its own path, with the candidate's files laid over it; what the command
-    writes there is gone with it.
+    The tree is seen at its own path, with the candidate's files laid over it. What the command
+    writes there is discarded with it.
     """
 
     tree: Path
     hidden: tuple[Path, ...] = ()
-    """Files and folders that are not there for the command."""
+    """Files and folders that are hidden from the command."""
     writable: tuple[Path, ...] = ()
     """Files and folders outside the tree that it may really write to."""
     seen: tuple[Path, ...] = ()
-    """Folders that it needs, also where they lie in one that is private between walls."""
+    """Folders that it needs, even inside folders that are private in the sandbox."""
     readable: tuple[Path, ...] = ()
-    """Files and folders that it may read, also where they are known to hold secrets."""
+    """Files and folders that it may read, even if they are known to hold secrets."""
     network: Network = "none"
     bare: bool = False
-    """Whether the command has nothing of the tree: all that it needs lies in its workspace."""
+    """True if the command sees nothing of the tree: its workspace holds all that it needs."""
     walls: bool = True
-    """Whether to use bwrap; without, only the copy of the tree and the limits are left."""
+    """True to use bwrap; otherwise only the copy of the tree and the limits protect us."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A line for the shell, and how it is to be run."""
+    """A shell command, and how to run it."""
 
     line: str
     cwd: Path
@@ -76,12 +78,12 @@ class Command:
     passed_on: tuple[str, ...] = ()
     """Further variables of our environment that it may see."""
     most_text: int = MAX_TEXT
-    """Bytes of stdout, and of stderr, that are kept; the last ones."""
+    """Maximum bytes kept of stdout, and of stderr; the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """What became of a command."""
+    """Result of a command."""
 
     code: int
     """Exit status; the negated number of the signal that ended it, if one did."""
@@ -89,18 +91,18 @@ class Exit:
     stderr: str
     timed_out: bool = False
     cut: bool = False
-    """Whether only the end of stdout was kept."""
+    """True if only the end of stdout was kept."""
     hidden: str = ""
-    """That it names something hidden from it in an error, in words; empty where it does not."""
+    """Note that an error mentions a hidden path; empty if none does."""
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself and without complaint."""
+        """True if it ended by itself with exit status 0."""
         return self.code == 0 and not self.timed_out
 
     @property
     def signal(self) -> signal.Signals | None:
-        """The signal that ended it."""
+        """Signal that ended it; None if none did."""
         # a shell that waited for its child, and bwrap, report the signal as 128 + n
         number = -self.code if self.code < 0 else self.code - 128
         with suppress(ValueError):
@@ -108,7 +110,7 @@ class Exit:
         return None
 
     def __str__(self) -> str:
-        """Its end in one line: exit status, last words, and what was hidden from it."""
+        """Summary in one line: exit status, last words, and a hidden path."""
         lines = self.stderr.strip().splitlines()
         said = f": {lines[-1].strip()[:300]}" if lines else ""
         said += f" ({self.hidden})" if self.hidden else ""
@@ -117,5 +119,5 @@ class Exit:
         return f"exit {self.code}{said}"
 
     def detail(self, size: int = 4000) -> str:
-        """The end of what it said on stderr."""
+        """Last characters of its stderr."""
         return self.stderr[-size:]

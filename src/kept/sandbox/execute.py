@@ -1,4 +1,4 @@
-"""Execution of a command with all its children, in a sandbox where there is one."""
+"""Execution of a command with all its children, in a sandbox if there is one."""
 
 import errno
 import os
@@ -17,16 +17,16 @@ from kept.sandbox.temp_dirs import overfull, remove
 from kept.settings import child_environment
 
 _EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
-"""Why a process may not start that has nothing to do with the command."""
+"""Errors of a process start that are not the command's fault."""
 
 
 async def execute(
     command: Command, variables: Mapping[str, str], site: Site | None = None
 ) -> Exit | Failure:
-    """Run a command to its end, between walls if it gets a site to put them.
+    """Run a command to its end, in the sandbox if it has a site.
 
-    A failure means that it could not even be started, or left more than can be read back.
-    Cancelling this ends the command first.
+    A failure means that it could not be started, or left more than can be read back. Cancelling
+    this ends the command first.
     """
     limits = command.limits
     output = site.folder / "output" if site else Path(variables.get("KEPT_OUTPUT", os.devnull))
@@ -53,7 +53,7 @@ async def execute(
             message = f"cannot start `{command.line}` in {command.cwd}: {error.strerror}"
             kind = "limit" if error.errno in _EXHAUSTED else "harness"
             return Failure(kind, "infrastructure", message)
-        # in a sandbox only the output folder could fill the disk
+        # in a sandbox only the output folder can fill the disk
         stop = (lambda: too_much() is not None) if site else None
         timed_out = await running.see_through(command.timeout, stop)
     if why := too_much():
@@ -76,6 +76,6 @@ def _words(
 ) -> list[str]:
     if site is None or status is None:
         return shell(command, groups=groups, announced=True)
-    # the shell's limit on processes holds for everyone but root
+    # the shell's limit on processes does not apply to root
     inner = shell(command, count=os.geteuid() != 0)
     return walled(command, replace(site, groups=groups, announced=True), status, inner)

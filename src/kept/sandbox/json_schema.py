@@ -1,8 +1,8 @@
-"""JSON schemas that models and users write, held against what models and programs wrote.
+"""Validation of values from models and programs against JSON schemas of models and users.
 
-The validator runs in C code that recurses, follows references to files and to the network, and
-takes exponential time for references that fan out. So values are bounded in depth, nothing is
-fetched, and what may take long is checked in a process that can be ended.
+The validator is recursive C code, follows references to files and to the network, and takes
+exponential time for references that fan out. So values are limited in depth, nothing is fetched,
+and slow checks run in a process that can be killed.
 """
 
 import json
@@ -17,17 +17,17 @@ from kept.sandbox.worker import ChildEnded
 from kept.sandbox.worker_pool import MEMORY, BoundedCalls, CallRaised
 
 QUICK_VISITS = 10_000_000
-"""Pairs of a value and a subschema that take a second at worst."""
+"""Pairs of a value and a subschema that take at most a second."""
 
 MOST_SECONDS = 10.0
 
 _CALLS = BoundedCalls("kept.sandbox.json_schema:validate_apart")
 _BACKTRACKS = re.compile(r"\(\?[=!<]|\\\\[1-9k]")
-"""What of a regular expression takes more than one pass over a text."""
+"""Constructs of a regular expression that take more than one pass over a text."""
 
 
 class SchemaError(NamedTuple):
-    """The first thing in a value that a schema does not allow."""
+    """First violation of a schema."""
 
     where: str
     """Path of the value, `rows[0].name`; empty for the whole."""
@@ -37,9 +37,9 @@ class SchemaError(NamedTuple):
 
 
 def first_error(value: object, schema: object) -> SchemaError | None:
-    """What is wrong with a value; None where it satisfies the schema.
+    """Return the first violation in a value; None if it satisfies the schema.
 
-    Raises `ValueError` for what is no schema, and `ParseLimit` where a bound was met.
+    Raises `ValueError` for an invalid schema, and `ParseLimit` if a limit was exceeded.
     """
     nodes = check_depth(value)
     text = _text(schema)
@@ -61,12 +61,12 @@ def first_error(value: object, schema: object) -> SchemaError | None:
 
 
 def check_schema(schema: object) -> None:
-    """Raise `ValueError` for what is no schema, or refers to what is not in it."""
+    """Raise `ValueError` for an invalid schema, or one that refers to anything outside itself."""
     _validator(_text(schema))
 
 
 def validate_apart(schema: str, value: object) -> dict[str, object]:
-    """Called in the other process."""
+    """Validate in the worker process."""
     try:
         return {"error": _validate(schema, value)}
     except ValueError as error:
@@ -79,14 +79,14 @@ def _text(schema: object) -> str:
 
 
 def _validate(schema: str, value: object) -> SchemaError | None:
-    # slow to import
+    # imported here because it is slow
     from jsonschema_rs import ValidationError
 
     validator = _validator(schema)
     try:
         validator.validate(value)
     except UnicodeEncodeError as error:
-        # JSON can escape a lone surrogate, and the validator takes only whole characters
+        # JSON can escape a lone surrogate, but the validator takes only whole characters
         raise ParseLimit("a text in it holds half of a character") from error
     except ValidationError as error:
         where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
@@ -111,10 +111,9 @@ def _refuse(uri: str) -> None:
 
 @lru_cache(maxsize=64)
 def expansions(text: str) -> float:
-    """Subschemas that one value may be held against, references followed.
+    """Upper bound of the subschemas that one value is checked against, references followed.
 
-    More than that are counted rather than fewer; infinite where a schema refers to itself, or in a
-    way that is not followed here.
+    Infinite if a schema refers to itself, or in a way that is not followed here.
     """
     root: Any = json.loads(text)
     if _BACKTRACKS.search(text) or "draft-04" in text:
@@ -126,6 +125,7 @@ def expansions(text: str) -> float:
         if not isinstance(node, dict):
             return 0
         schema = cast("dict[str, object]", node)
+        # an inner `$id` changes the base of references, which is not followed here
         if schema is not root and isinstance(schema.get("$id"), str):
             return math.inf
         if "$dynamicRef" in schema or "$recursiveRef" in schema:
@@ -138,12 +138,14 @@ def expansions(text: str) -> float:
 
     @cache
     def counted(reference: str) -> float:
+        # recursion, or a reference to another document
         if reference in open_ or not reference.startswith("#"):
             return math.inf
         node: Any = root
         open_.add(reference)
         try:
             for part in reference.removeprefix("#").split("/")[1:]:
+                # unescape a JSON pointer (RFC 6901)
                 key = unquote(part).replace("~1", "/").replace("~0", "~")
                 node = node[int(key) if isinstance(node, list) else key]
             return count(node)

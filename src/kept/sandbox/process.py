@@ -27,11 +27,11 @@ from kept.sandbox import watchdog
 from kept.sandbox.command import MAX_TEXT, Command, Limits
 
 _DETAIL = 4000
-"""Bytes of its last words that are worth telling."""
+"""Bytes of a process's last output that are kept for messages."""
 
 
 def how_ended(code: int | None) -> str:
-    """By its exit code; None where it has not ended."""
+    """Describe an exit code; None if the process has not ended."""
     if code is None:
         return "fell silent"
     # bwrap reports a signal as 128 + n
@@ -41,37 +41,37 @@ def how_ended(code: int | None) -> str:
 
 
 def last_words(errors: IO[bytes]) -> str:
-    """The end of what it wrote to a file of ours."""
+    """Return the end of what a process wrote to a file of ours."""
     size = errors.seek(0, os.SEEK_END)
     errors.seek(max(0, size - _DETAIL))
     return errors.read().decode("utf-8", "replace").strip()
 
 
 _BLOCK = 512
-"""POSIX counts the size of a file in these."""
+"""Unit of file sizes in POSIX `ulimit -f`, in bytes."""
 
 _PROCESSORS = 64
-"""A process with many threads uses more seconds than pass."""
+"""CPU seconds allowed per second of the timeout: a process may have many threads."""
 
 FIRST_TO_GO = 1000
-"""For whom a machine without memory ends first: a command, rather than Kept or a neighbour."""
+"""Value of oom_score_adj: when memory runs out, commands are killed before Kept or others."""
 
 
 def shell(
     command: Command, *, groups: Iterable[Path] = (), announced: bool = False, count: bool = False
 ) -> list[str]:
-    """The command, behind its limits and in its control groups.
+    """Return the command behind its limits and in its control groups.
 
-    `announced`: its stdin is the pipe of the watchdog, by which it announces itself first.
-    Without a group the limit on processes is the user's, everything else of theirs included,
-    unless the command is alone in a user namespace: only then may it be set, by `count`.
+    `announced`: its stdin is the pipe of the watchdog, to which it announces itself first. Without
+    a group the limit on processes counts all processes of the user, unless the command is alone in
+    a user namespace. Only then may it be set, by `count`.
     """
     words = [watchdog.ANNOUNCE] if announced else []
     words += [f"echo $$ > {quote(str(group))}/cgroup.procs" for group in groups]
     words.append(f"echo {FIRST_TO_GO} > /proc/self/oom_score_adj")
     words += _words(command.limits, command.timeout)
     if count and (most := command.limits.processes) is not None:
-        # bash and dash have different letters for it
+        # bash and dash have different letters for this limit
         words.append(f"ulimit -u {most} || ulimit -p {most}")
     script = "; ".join(f"{{ {word}; }} 2>/dev/null" for word in words)
     return ["/bin/sh", "-c", f'{script}; exec /bin/sh -c "$0"', command.line]
@@ -88,28 +88,28 @@ def _words(limits: Limits, timeout: float) -> list[str]:
 
 
 def _capped(wanted: int, name: int) -> int:
-    """What may be asked for: a limit can be lowered, not raised."""
+    """Wanted limit, or the hard limit if that is lower: it cannot be raised."""
     _, hard = resource.getrlimit(name)
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 _NEVER_BEGAN = 0x40
-"""The kernel's flag of a process that has not become a program since it was forked."""
+"""Kernel flag PF_FORKNOEXEC: the process was forked and has not executed a program yet."""
 
 
 def start_alone(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-    """Start a process that gets a session of its own (`start_new_session`), whatever comes.
+    """Start a process that gets its own session (`start_new_session`), despite signals.
 
-    Until it has that session it is one of our group, and a signal to the group ends it before it
-    is the program it was to be. Then nothing has happened yet: it is started again, or a Ctrl-C
-    would be taken for the command's own failure. Needs /proc; elsewhere it is started once.
+    Until it has that session it is in our process group. A signal to the group then ends it before
+    it executes its program. Nothing has happened yet, so it is started again; otherwise a Ctrl-C
+    would count as the command's own failure. Needs /proc; elsewhere it is started once.
     """
     while True:
-        # returns once the child has become the program, or is dead or dying
+        # returns once the child has executed the program, or is dead or dying
         process = start()
         if not _never_began(process.pid):
             return process
-        # waits for it, and closes its pipes
+        # waits for the process, and closes its pipes
         process.__exit__(None, None, None)
 
 
@@ -117,36 +117,39 @@ def _never_began(pid: int) -> bool:
     try:
         told = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        # there is no /proc; or nobody waits for children here, and it is over and gone
+        # there is no /proc; or children are reaped automatically, and this one is gone
         return False
-    # after the name, which stands in brackets and may hold anything
+    # fields after the name, which is in brackets and may contain anything
     flags = int(told.rpartition(")")[2].split()[6])
     return bool(flags & _NEVER_BEGAN)
 
 
 LOOK = 0.5
-"""Seconds between two looks at what a command has used up."""
+"""Seconds between two checks of a command's resource use."""
 
 GRACE = 2.0
 """Seconds between the request to end and the kill."""
 
 _DEATH = 10.0
-"""Seconds that the killed get to be gone; a thousand processes need one."""
+"""Seconds for killed processes to disappear; a thousand processes need one."""
 
 
 class Status:
-    """What bwrap is told, and tells of the command inside: by pipes that the command has not."""
+    """Pipes to and from bwrap, which the command itself does not have.
+
+    They carry the seccomp filter to bwrap, and its status reports about the command.
+    """
 
     __slots__ = ("_reader", "_told", "calls", "writer")
 
     def __init__(self, calls: bytes = b"") -> None:
-        """Without a filter of system calls, bwrap gets none."""
+        """Without `calls`, bwrap gets no filter of system calls."""
         self._reader, self.writer = os.pipe()
         os.set_blocking(self._reader, False)
         self._told = b""
         self.calls: int | None = None
         if calls:
-            # few enough for the pipe to hold them all
+            # a filter is small enough to fit into the pipe's buffer
             reader, writer = os.pipe()
             os.write(writer, calls)
             os.close(writer)
@@ -164,17 +167,17 @@ class Status:
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """What bwrap has to have open."""
+        """File descriptors that bwrap must inherit."""
         return (self.writer,) if self.calls is None else (self.writer, self.calls)
 
     @property
     def init(self) -> int | None:
-        """The first process inside, which takes all others with it; None before there is one."""
+        """Pid of the first process inside, whose end ends all others; None before it starts."""
         return self._value("child-pid")
 
     @property
     def ended(self) -> bool:
-        """Whether the command was started, and ended by itself."""
+        """True if the command was started and ended by itself."""
         return self._value("exit-code") is not None
 
     def _value(self, name: str) -> int | None:
@@ -193,7 +196,7 @@ class Status:
 
 
 class Running:
-    """A command that was started, in a session of its own, and announces itself to the watchdog."""
+    """A started command in its own session, which announces itself to the watchdog."""
 
     def __init__(
         self,
@@ -203,7 +206,7 @@ class Running:
         writers: tuple[int, int],
         status: Status | None,
     ) -> None:
-        """Start it; raises `OSError` where it cannot be."""
+        """Start it; raise `OSError` on failure."""
         self._status = status
         self._process = start_alone(
             lambda: subprocess.Popen(
@@ -220,13 +223,13 @@ class Running:
 
     @property
     def code(self) -> int:
-        """Its exit status, once it has ended."""
+        """Exit status, once it has ended."""
         return self._process.returncode
 
     async def see_through(self, seconds: float, too_much: Callable[[], bool] | None = None) -> bool:
-        """Wait for the end, or bring it about; whether time ran out.
+        """Wait for the end, or kill the command; True if time ran out.
 
-        `too_much` is asked now and then, and ends the command, too.
+        `too_much` is called regularly; True from it ends the command, too.
         """
         ended = _end_of(self._process)
         deadline = time.monotonic() + seconds
@@ -241,19 +244,19 @@ class Running:
         return not in_time
 
     async def _stop(self, ended: "asyncio.Future[None]") -> None:
-        """Have the process and everything it started gone."""
+        """End the process and everything it started."""
         try:
             if not ended.done():
                 self._ask()
                 await asyncio.wait((ended,), timeout=GRACE)
         finally:
-            # also when it ended by itself: it may have left others behind
+            # also if it ended by itself: it may have left others behind
             self._kill(over=ended.done())
             watchdog.forget(self._process.pid)
             self._process.wait()
 
     def _ask(self) -> None:
-        """Ask the command to end; not bwrap, which would end it at once."""
+        """Ask the command to end; not bwrap, which would kill it at once."""
         if self._status is None:
             self._signal_group(signal.SIGTERM)
             return
@@ -267,7 +270,7 @@ class Running:
     def _kill(self, *, over: bool) -> None:
         init = self._status.init if self._status and not over else None
         if init is not None:
-            # bwrap ends when the last process inside is gone: then none is left behind us
+            # bwrap ends after the last process inside, so none is left once it has ended
             _signal(init, signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_DEATH)
@@ -280,10 +283,10 @@ class Running:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below one, parents first; empty where the kernel does not say."""
+    """All processes below one, parents first; empty if the kernel does not list them."""
     found = _children(pid)
     for child in found:
-        # grows while we go through it
+        # the list grows during the iteration
         found.extend(_children(child))
     return found
 
@@ -301,10 +304,10 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _end_of(process: subprocess.Popen[bytes]) -> "asyncio.Future[None]":
-    """Done when the process is; its exit status is still to be fetched then.
+    """Future that is done when the process ends; its exit status is not fetched yet.
 
-    As long as nobody fetches it the pid stays taken, so the group can be signalled without hitting
-    a stranger. Without pidfd, on macOS, a thread fetches it and that guarantee is gone.
+    Until the status is fetched the pid stays reserved, so signals to the group cannot hit another
+    process. Without pidfd, on macOS, a thread fetches it and that guarantee is lost.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
@@ -315,7 +318,7 @@ def _end_of(process: subprocess.Popen[bytes]) -> "asyncio.Future[None]":
 
     def wait() -> None:
         process.wait()
-        with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+        with suppress(RuntimeError):  # the loop is closed: no task waits any more
             loop.call_soon_threadsafe(tell)
 
     try:
@@ -337,7 +340,7 @@ _CHUNK = 65536
 
 
 class Tail:
-    """The end of what is written into a pipe, read as it comes so that no writer has to wait."""
+    """Last bytes written to a pipe, read at once so that no writer has to wait."""
 
     __slots__ = ("_dropped", "_kept", "_loop", "_most", "_reader", "writer")
 
@@ -354,7 +357,7 @@ class Tail:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Take what is still in the pipe; a process that escaped its group may hold it open."""
+        """Read the rest of the pipe; a process that escaped its group may keep it open."""
         os.close(self.writer)
         for _ in range(self._most // _CHUNK + 1):
             if not self._read():
@@ -365,22 +368,22 @@ class Tail:
 
     @property
     def cut(self) -> bool:
-        """Whether the beginning was not kept."""
+        """True if the beginning was dropped."""
         return self._dropped > 0
 
     def text(self) -> str:
-        """What was kept, and how much was not."""
+        """Kept text, preceded by a note on how much was dropped."""
         cut = f"… {count(self._dropped, 'byte')} left out …\n" if self._dropped else ""
         return cut + self._kept.decode("utf-8", "replace")
 
     def _read(self) -> bool:
-        """Take one chunk; whether there was one."""
+        """Read one chunk; True if there was one."""
         try:
             chunk = os.read(self._reader, _CHUNK)
         except BlockingIOError:
             return False
         self._kept += chunk
-        # trimmed now and then, not with every chunk
+        # trimmed occasionally, not with every chunk
         if len(self._kept) > 2 * self._most:
             self._trim()
         return bool(chunk)
@@ -393,15 +396,16 @@ class Tail:
 
 
 class Turns:
-    """Outlives an event loop, as the processes do that it is for."""
+    """Concurrency limit that outlives an event loop, as its processes do."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._of: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     def take(self) -> asyncio.Semaphore:
-        """To be entered while a turn lasts."""
+        """Semaphore of the current event loop, to be held during a turn."""
         loop = asyncio.get_running_loop()
+        # a semaphore belongs to one event loop: a new loop gets a new one
         if self._of is None or self._of[0] is not loop:
             self._of = (loop, asyncio.Semaphore(self._most))
         return self._of[1]

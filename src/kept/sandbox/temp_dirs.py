@@ -1,4 +1,4 @@
-"""Temporary folders: removal after a killed process, and whether one can be read back.
+"""Temporary folders: removal after a killed process, and size checks before reading back.
 
 Each folder holds a file locked by its process. The kernel releases the lock when the process ends
 in any way, so a process that gets the lock may remove the folder.
@@ -18,23 +18,23 @@ from functools import cache, partial
 from pathlib import Path
 
 MAX_ENTRIES = 10_000
-"""Files and folders."""
+"""Maximum files and folders."""
 
 MAX_DEPTH = 64
-"""Folders in one another: beyond, every path becomes a problem of its own."""
+"""Maximum nesting of folders: deeper paths cause problems of their own."""
 
 _BLOCK = 512
-"""What the kernel counts the room of a file in."""
+"""Bytes per block, the unit of `st_blocks`."""
 
 
 def overfull(folder: Path, limit: int, most: int | None = None) -> str | None:
-    """What a folder has too much of to be read back; None when it is all right.
+    """Reason why a folder is too large to be read back; None if it is not.
 
     `limit` is in bytes; `most` counts files and folders, None is `MAX_ENTRIES`.
     """
     most = MAX_ENTRIES if most is None else most
     if folder.is_symlink():
-        # put there by the command; where it leads is not looked at
+        # put there by the command; links are not followed
         return None
     entries = size = 0
     pending = [(str(folder), 0)]
@@ -58,7 +58,7 @@ def overfull(folder: Path, limit: int, most: int | None = None) -> str | None:
 
 def remove(path: Path) -> None:
     """Remove whatever is at a path, however deep; of a link only the link."""
-    # not in Python, whose own removal recurses and gives up
+    # `rm`, because Python's own removal recurses and gives up
     with suppress(OSError):
         subprocess.run(["rm", "-rf", "--", str(path)], check=False, capture_output=True)
 
@@ -66,26 +66,26 @@ def remove(path: Path) -> None:
 def _entries(path: str, most: int) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(path) as found:
-            # one more than is allowed is enough to know
+            # one entry above the limit suffices to detect an excess
             return [entry for entry, _ in zip(found, range(most + 1), strict=False)]
     except OSError:
-        # gone, or taken away: who reads it back says so
+        # removed or unreadable: reading it back reports that
         return []
 
 
 PREFIX = "kept-"
 
 OWNER = ".kept-scratch"
-"""A file in the folder, locked by the process that it belongs to."""
+"""File in the folder, locked by the process that owns it."""
 
 
 @contextmanager
 def scratch_folder(kind: str) -> Generator[Path]:
-    """A folder to the end of the block; what is left of killed processes is removed meanwhile."""
+    """Create a folder until the end of the block; remove leftovers of killed processes."""
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-")).resolve()
     owned = own(folder)
     _sweep_once()
-    # whoever has a process open to the end of ours closes nothing
+    # a caller that keeps a process until our exit may never leave the block
     at_exit = partial(_remove_ours, folder, os.getpid())
     atexit.register(at_exit)
     try:
@@ -97,13 +97,13 @@ def scratch_folder(kind: str) -> Generator[Path]:
 
 
 def _remove_ours(folder: Path, owner: int) -> None:
-    # a fork has inherited the duty, and not the folder
+    # a fork inherits the exit handler, but does not own the folder
     if os.getpid() == owner:
         remove_tree(folder)
 
 
 def sweep() -> None:
-    """Remove what killed processes left; apart, for that may be much."""
+    """Remove leftovers of killed processes, in a thread, since there may be many."""
     threading.Thread(target=remove_abandoned, name="kept-sweep", daemon=True).start()
 
 
@@ -111,10 +111,10 @@ _sweep_once = cache(sweep)
 
 
 def own(folder: Path) -> int:
-    """Hold a scratch folder as ours for as long as this process lives; what is to be closed."""
+    """Lock a scratch folder for as long as this process lives; return the descriptor to close."""
     fd = os.open(folder / f"{OWNER}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)
-    # by that name it is never to be seen without its lock
+    # renamed only now: under its final name the file must never be seen without its lock
     (folder / f"{OWNER}.new").rename(folder / OWNER)
     return fd
 
@@ -132,10 +132,11 @@ def _remove_if_abandoned(folder: Path) -> None:
         return
     fd = os.open(folder / OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        # raises while its owner lives, for the kernel lets go of a lock when its process is gone
+        # raises while the owner lives, since the kernel releases a lock only when its process ends
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for inner in folder.iterdir():
-            # the mark of what it is goes last, so that a removal may be cut off; links with it
+            # the marker file goes last, together with links, so that an interrupted removal can
+            # continue
             if inner.name != OWNER and not inner.is_symlink():
                 remove_tree(inner)
         remove_tree(folder)
@@ -144,7 +145,7 @@ def _remove_if_abandoned(folder: Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder, also where a command took away the permission to, or went very deep."""
+    """Remove a folder, even if it is very deep or a command removed its permissions."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
     except RecursionError:

@@ -18,16 +18,16 @@ from kept.sandbox.command import View
 from kept.sandbox.temp_dirs import remove
 
 MAX_FILES = 50_000
-"""A larger tree is not copied: somebody named a folder that is no project."""
+"""Maximum files of a tree that is copied: a larger one is probably no project."""
 
 LEFT_OUT = {".git", ".kept", ".venv", "node_modules", "__pycache__"}
-"""Folders that are large and not the command's business; those it may need are linked."""
+"""Large folders that a command does not need as a copy; some are linked."""
 
 _LINKED = {".venv", "node_modules"}
 
 
 class _Mark(NamedTuple):
-    """What tells whether a file of a copy was touched."""
+    """Attributes that tell whether a file of a copy was changed."""
 
     mode: int
     size: int
@@ -36,11 +36,11 @@ class _Mark(NamedTuple):
 
 
 _Marks = dict[str, _Mark]
-"""Of what is in one folder, by name."""
+"""Marks of a folder's entries, by name."""
 
 
 class Copies:
-    """The copies of all trees, in one folder."""
+    """Copies of all trees, in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,13 +49,13 @@ class Copies:
 
     @contextmanager
     def lend(self, view: View, candidate: Path) -> Generator[Path]:
-        """A copy of a tree without what is hidden, with a candidate's files laid over it."""
+        """Lend a copy of a tree without hidden files, with a candidate's files laid over it."""
         free = self._free.setdefault(view, [])
         if free:
             copy = free.pop()
         else:
             self._made += 1
-            # the folder of the copies may lie in the tree, and is not to be copied into itself
+            # the folder of the copies may be inside the tree, and must not be copied into itself
             hidden = (*view.hidden, self._folder.parent)
             copy = _Copy(replace(view, hidden=hidden), self._folder / f"tree-{self._made}")
         copy.lay_over(candidate)
@@ -67,7 +67,7 @@ class Copies:
 
 
 class _Copy:
-    """One copy."""
+    """One working copy of a tree."""
 
     def __init__(self, view: View, folder: Path) -> None:
         self.folder = folder
@@ -81,7 +81,7 @@ class _Copy:
             self._fetch(name)
 
     def lay_over(self, candidate: Path) -> None:
-        """Put a candidate's files in."""
+        """Copy a candidate's files into it."""
         for name, entry in _walk(candidate):
             target = self.folder / name
             if entry.is_dir():
@@ -91,16 +91,16 @@ class _Copy:
                 shutil.copy2(entry.path, target)
 
     def restore(self) -> None:
-        """Make it what the tree was, whatever a command did to it."""
+        """Restore the state of the tree, whatever a command did to the copy."""
         self.folder.chmod(stat.S_IMODE(self._mode))
         self._restore("")
 
     def _restore(self, below: str) -> None:
-        """Put one folder right, and then those that belong in it.
+        """Restore one folder, and then its subfolders.
 
-        Goes through every file after every command, so it does as little as it can for each. What
-        was left out of the copy is looked at all the same: a `__pycache__` of one candidate would
-        be taken for that of the next.
+        It visits every file after every command, so it does as little as possible for each. Entries
+        that were left out of the copy are checked, too: a `__pycache__` of one candidate would be
+        used for the next.
         """
         marks = self._marks[below]
         wrong, strange = dict(marks), list[str]()
@@ -124,6 +124,7 @@ class _Copy:
         """Copy one file, link or folder of the tree."""
         source, target = self._tree / name, self.folder / name
         mode = source.lstat().st_mode
+        # linked instead of copied: writable paths, and large folders of packages
         if source in self._linked or (Path(name).name in _LINKED and stat.S_ISDIR(mode)):
             target.symlink_to(source)
         elif stat.S_ISLNK(mode):
@@ -135,6 +136,7 @@ class _Copy:
             shutil.copy2(source, target)
         above, _, last = name.rpartition("/")
         now = target.lstat()
+        # ctime: a command can set mtime, but not this
         mark = _Mark(now.st_mode, now.st_size, now.st_ctime_ns, now.st_ino)
         self._marks[above][last] = mark
         if stat.S_ISDIR(mark.mode):
@@ -155,7 +157,7 @@ class _Copy:
 def _walk(
     folder: Path, hidden: tuple[Path, ...] = (), linked: Collection[str] = (), below: str = ""
 ) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
-    """Path and entry of everything below a folder, folders before what is in them."""
+    """Yield path and entry of everything below a folder, folders before their contents."""
     with os.scandir(folder / below) as scanned:
         entries = sorted(scanned, key=lambda entry: entry.name)
     for entry in entries:
@@ -180,7 +182,7 @@ def _same(entry: "os.DirEntry[str]", mark: _Mark) -> bool:
     mode, size, changed, inode = mark
     if found.st_ctime_ns == changed and found.st_ino == inode:
         return found.st_size == size
-    # a folder changes with what is in it
+    # a folder changes with its contents, so only its mode must be equal
     return stat.S_ISDIR(mode) and found.st_mode == mode
 
 

@@ -1,9 +1,9 @@
 """Watchdog process that kills the process groups of commands when Kept dies.
 
-Nothing ends the commands of a Kept that was killed by SIGKILL but this process, or bwrap once it
-stands. It reads the process groups that start (`+PID`) and end (`-PID`) from a pipe. The pipe
-closes when Kept ends, however it ends; then the watchdog kills the groups that are left. This
-module is also the watchdog's script, so it imports little.
+After a SIGKILL of Kept only this process ends its commands, or bwrap once it runs. It reads the
+process groups that start (`+PID`) and end (`-PID`) from a pipe. The pipe closes when Kept ends,
+however it ends; then the watchdog kills the remaining groups. This module is also the watchdog's
+script, so it imports little.
 """
 
 import os
@@ -13,21 +13,21 @@ from contextlib import suppress
 from functools import cache
 
 ANNOUNCE = 'echo "+$$" >&0; exec </dev/null'
-"""Shell words by which the leader of a group announces itself; its stdin has to be `pipe()`.
+"""Shell words with which the leader of a group announces itself; its stdin must be `pipe()`.
 
-A command announces itself before Kept knows its pid, so that no moment is left in which Kept could
-die and leave it running.
+A command announces itself before Kept knows its pid. So there is no moment in which Kept could die
+and leave it running.
 """
 
 
 @cache
 def pipe() -> int:
-    """Where groups are announced; starts the watchdog at the first call."""
-    # the reader stays open here as well: a write must not fail where the watchdog was killed
+    """Return the pipe for announcing groups; start the watchdog at the first call."""
+    # keep the reader open here as well: a write must not fail if the watchdog was killed
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    # -I -S: as little as possible, for it may stay for days
+    # -I -S: load as little as possible, since it may stay for days
     os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-S", __file__],
@@ -37,14 +37,14 @@ def pipe() -> int:
             (os.POSIX_SPAWN_DUP2, nowhere, 1),
             (os.POSIX_SPAWN_DUP2, nowhere, 2),
         ],
-        # away from the terminal, whose Ctrl-C is meant for Kept
+        # its own session, since Ctrl-C in the terminal is meant for Kept
         setsid=True,
     )
     os.close(nowhere)
     return writer
 
 
-# a fork of Kept may be killed while Kept lives on
+# a fork needs its own watchdog: it may be killed while Kept lives on
 os.register_at_fork(after_in_child=pipe.cache_clear)
 
 
@@ -54,7 +54,7 @@ def watch(pid: int) -> None:
 
 
 def forget(pid: int) -> None:
-    """Say that a group has ended: its number may become that of another."""
+    """Report that a group has ended: another one may get its number."""
     _write(f"-{pid}\n")
 
 
@@ -64,7 +64,7 @@ def _write(line: str) -> None:
 
 
 def main() -> None:
-    """Read until Kept has ended, then kill what it left."""
+    """Read until Kept has ended, then kill the remaining groups."""
     left: set[int] = set()
     for line in sys.stdin.buffer:
         with suppress(ValueError):

@@ -30,11 +30,11 @@ from kept.sandbox.temp_dirs import scratch_folder
 from kept.settings import child_environment
 
 MOST_LINE = 64 * 1024 * 1024
-"""Bytes of an answer; a process that says more in one line is ended, before it fills our memory."""
+"""Maximum bytes of an answer; a longer line ends the process before it fills our memory."""
 
 
 class ChildEnded(Exception):
-    """The process is gone; the message says how."""
+    """The process has ended; the message says how."""
 
     def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class ChildEnded(Exception):
 
 
 class Child:
-    """One such process."""
+    """One worker process."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Child:
         pass_fds: Sequence[int] = (),
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Start it; `after` is called once it is gone. Raises `OSError` where it cannot start."""
+        """Start it; `after` is called once it has ended. Raises `OSError` on failure."""
         self._after = after
         self._over = False
-        # append, so that it can be emptied while the process has it open
+        # append mode, so that it can be truncated while the process has it open
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 # closed with the process
         self._process = start_alone(
             lambda: subprocess.Popen(
@@ -74,13 +74,13 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended, as far as anybody knows."""
+        """True if it is not known to have ended."""
         return not self._over and self._process.poll() is None
 
     async def ask(self, line: bytes | None, seconds: float) -> bytes:
-        """The answer to a line; None only listens. Raises `ChildEnded`, or `TimeoutError`.
+        """Return the answer to a line; None only listens. Raises `ChildEnded` or `TimeoutError`.
 
-        Whatever keeps it from answering ends the process.
+        A timeout, a cancellation or a broken answer ends the process.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bytes] = loop.create_future()
@@ -91,7 +91,7 @@ class Child:
 
         def work() -> None:
             answer = self._exchange(line)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: no task waits any more
                 loop.call_soon_threadsafe(settle, answer)
 
         self._thread = threading.Thread(target=work, name="kept-child", daemon=True)
@@ -103,11 +103,12 @@ class Child:
             raise
         if not answer.endswith(b"\n"):
             raise self._ended(len(answer))
+        # stderr matters only for the current request
         self._errors.truncate(0)
         return answer
 
     def ask_blocking(self, line: bytes | None, seconds: float) -> bytes:
-        """The same without an event loop."""
+        """Like `ask`, without an event loop."""
         answers: list[bytes] = []
         self._thread = threading.Thread(
             target=lambda: answers.append(self._exchange(line)), name="kept-child", daemon=True
@@ -123,7 +124,7 @@ class Child:
         return answers[0]
 
     def first_line(self, seconds: float) -> bytes:
-        """What it says by itself, without an event loop. Raises as `ask` does."""
+        """Return the line that it writes unasked, without an event loop. Raises as `ask` does."""
         output = self._process.stdout
         assert output is not None
         if not select.select([output], [], [], seconds)[0]:
@@ -135,7 +136,7 @@ class Child:
         return answer
 
     def end(self) -> None:
-        """Have the process and everything it started gone."""
+        """End the process and everything it started."""
         if self._over:
             return
         self._over = True
@@ -151,7 +152,8 @@ class Child:
         watchdog.forget(self._process.pid)
         self._process.wait()
         if self._thread is not None:
-            # at the end of its pipe at once; a process that left the group may hold that open
+            # the thread sees the end of the pipe at once, unless a process that left the group
+            # keeps it open
             self._thread.join(1.0)
             if self._thread.is_alive():
                 return
@@ -163,7 +165,7 @@ class Child:
     def _exchange(self, line: bytes | None) -> bytes:
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        # not an error of ours: the process ended, and that is found out by its silence
+        # no error of ours: the process has ended, which the empty answer reports
         with suppress(OSError, ValueError):
             if line is not None:
                 process.stdin.write(line)
@@ -172,7 +174,7 @@ class Child:
         return b""
 
     def _ended(self, said: int) -> ChildEnded:
-        """How it ended by itself, with its last words; or that it said too much."""
+        """Describe its own end with its last words, or end it for an answer that is too long."""
         if said >= MOST_LINE:
             self.end()
             return ChildEnded(f"answered with more than {MOST_LINE // 1024**2} MiB")
@@ -188,23 +190,23 @@ class Child:
 
 
 _READ_ONLY = "[Errno 30]"
-"""How Python says that a file cannot be written to because nothing there can."""
+"""Python's error number of a write to a read-only file system."""
 
 _PR_SET_DUMPABLE = 4
-"""As linux/prctl.h has it."""
+"""PR_SET_DUMPABLE of linux/prctl.h."""
 
 _DAY = 86_400.0
-"""Seconds that it may serve; of its processors it may use many times that."""
+"""Seconds that it may serve; its CPU time may be many times that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Where a process serves, and what it sees."""
+    """Folder, view and limits of a worker process."""
 
     folder: Path
-    """It runs here, and may read what is here."""
+    """Working folder, which it may read."""
     seen: tuple[Path, ...] = ()
-    """Further files and folders that it needs, wherever they lie."""
+    """Further files and folders that it needs, wherever they are."""
     network: Network = "none"
     passed_on: tuple[str, ...] = ()
     """Further variables of our environment that it may see."""
@@ -212,14 +214,14 @@ class Room:
 
 
 def start_confined(argv: Sequence[str], room: Room) -> Child:
-    """Start it; raises `OSError` where it cannot be."""
+    """Start a worker, in the sandbox if there is one; raise `OSError` on failure."""
     able = abilities()
     folder = room.folder.resolve()
     entries = folder.iterdir() if folder.is_dir() else ()
-    # a candidate's folder has the agent's own files as links
+    # a candidate's folder contains the agent's own files as links
     linked = [entry for entry in entries if entry.is_symlink() and entry.exists()]
     seen = (folder, *(path.resolve() for path in (*room.seen, *linked)))
-    # what lies in its own folder is its own, be it called `.env`
+    # everything in its own folder may be read, even a `.env` file
     view = View(folder, seen=seen, readable=(folder,), network=room.network, bare=True)
     command = Command(f"exec {join(argv)}", folder, _DAY, limits=room.limits, view=view)
     open_ = ExitStack()
@@ -233,7 +235,7 @@ def start_confined(argv: Sequence[str], room: Room) -> Child:
             return Child(words, folder, environment, after=open_.close)
         status = open_.enter_context(Status(calls_filter(view) if able.calls else b""))
         site = Site(scratch / "serve" / "w", groups=groups)
-        # the shell's limit on processes holds for everyone but root
+        # the shell's limit on processes does not apply to root
         words = walled(command, site, status, shell(command, count=os.geteuid() != 0))
         own |= {"HOME": str(INSIDE / "home"), "TMPDIR": "/tmp"}
         environment = child_environment(own, room.passed_on)
@@ -244,10 +246,10 @@ def start_confined(argv: Sequence[str], room: Room) -> Child:
 
 
 def start_apart(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Child:
-    """Start a process that sees all files that we see, and no process but its own.
+    """Start a process that sees all our files, but only its own processes.
 
-    Whoever sees our processes reads our environment from /proc: keys are in that of Kept, and in
-    that of the shell that started it. Raises `OSError` where it cannot be started.
+    A process that sees ours can read their environment from /proc. The environments of Kept and of
+    the shell that started it contain keys. Raises `OSError` on failure.
     """
     if not abilities().walls:
         _forbid_reading()
@@ -255,15 +257,15 @@ def start_apart(argv: Sequence[str], folder: Path, environment: Mapping[str, str
     words = ["bwrap", "--unshare-pid", "--die-with-parent", "--dev-bind", "/", "/"]
     words += ["--proc", "/proc"]
     if os.geteuid() == 0:
-        # root could take the mount away under which our own /proc lies
+        # root could remove the mount that covers our own /proc
         words += ["--cap-drop", "CAP_SYS_ADMIN", "--cap-drop", "CAP_SYS_PTRACE"]
     return Child([*words, "--chdir", str(folder), "--", *argv], folder, environment)
 
 
 @cache
 def _forbid_reading() -> None:
-    """Have nobody but root read the memory and the environment of this process."""
-    # at use: few machines need it
+    """Prevent all but root from reading the memory and environment of this process."""
+    # imported here: few machines need it
     import ctypes
 
     with suppress(OSError, AttributeError):  # not on Linux
@@ -271,7 +273,7 @@ def _forbid_reading() -> None:
 
 
 def explained(words: str) -> str:
-    """What a process says went wrong, and why, where the walls are what it ran into."""
+    """Add an explanation to an error message that the sandbox caused."""
     if _READ_ONLY not in words or not abilities().walls:
         return words
     return f"{words} (between walls only its own /tmp can be written to)"

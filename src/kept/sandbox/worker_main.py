@@ -1,10 +1,11 @@
-"""Loop of a worker process: one line of JSON in, one line out, until nobody asks any more.
+"""Loop of a worker process: one line of JSON in, one line out, until stdin ends.
 
 A script that imports nothing of Kept, so that a user's modules never meet ours:
-`python -P worker_main.py HANDLER ARGUMENT...`. HANDLER is a Python file with a function
-`prepare(*arguments)` that returns what is said once at the start, and two functions: one that
-answers a request, which may return an awaitable, and one that turns the result into JSON. Where
-`prepare` raises `ValueError`, its message says why the worker cannot serve.
+`python -P worker_main.py HANDLER ARGUMENT...`.
+
+HANDLER is a Python file with a function `prepare(*arguments)`. It returns what is reported once at
+the start, and two functions. One answers a request and may return an awaitable; the other turns the
+result into JSON. If `prepare` raises `ValueError`, its message says why the worker cannot serve.
 
 Answers are `{"result": ...}`, or `{"error": ..., "detail": ...}` for an exception.
 """
@@ -20,15 +21,15 @@ from queue import SimpleQueue
 from typing import Any, TextIO
 
 _MAX_ERROR = 1_000_000
-"""Characters of what an exception says."""
+"""Maximum characters of an exception's message."""
 
 
 def main(handler: str, *arguments: str) -> None:
     """Prepare the handler, then answer until stdin ends."""
-    # what a handler prints must not end up among the answers
+    # a handler's own output must not get among the answers
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
-    # nor must it, or a program that it starts, take requests for something to read
+    # a handler, or a program that it starts, must not read requests from stdin
     asked = os.fdopen(os.dup(0), "rb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     requests: SimpleQueue[bytes] = SimpleQueue()
@@ -45,7 +46,7 @@ def main(handler: str, *arguments: str) -> None:
 
 
 def _load(path: str) -> Any:  # noqa: ANN401 # a module
-    """A handler, under a name that no module of a user's has."""
+    """Load a handler under a name that no module of a user has."""
     spec = importlib.util.spec_from_file_location("_kept_handler", path)
     assert spec is not None and spec.loader is not None
     module = sys.modules["_kept_handler"] = importlib.util.module_from_spec(spec)
@@ -54,20 +55,20 @@ def _load(path: str) -> Any:  # noqa: ANN401 # a module
 
 
 def _listen(asked: Any, requests: "SimpleQueue[bytes]") -> None:  # noqa: ANN401 # a file
-    """Take requests as they come; end with the process that sends them, whatever runs here."""
+    """Queue requests; exit when the sending process ends, whatever runs here."""
     for line in asked:
         requests.put(line)
     os._exit(0)
 
 
 class _Runner:
-    """One event loop for all calls: what a coroutine keeps between them belongs to its loop."""
+    """One event loop for all calls: objects that a coroutine keeps belong to their loop."""
 
     def __init__(self) -> None:
         self._runner: Any = None
 
     def __call__(self, awaitable: Any) -> Any:  # noqa: ANN401 # the user's
-        # most workers await nothing, and need not wait for this import
+        # imported here: most workers await nothing
         import asyncio
 
         async def wait() -> Any:  # noqa: ANN401 # the user's
@@ -86,14 +87,14 @@ def _answer(
         if hasattr(result, "__await__"):
             result = run(result)
         return json.dumps({"result": finish(result)}, default=_plain)
-    except BaseException as error:  # noqa: BLE001 # the near end turns it into a value
+    except BaseException as error:  # noqa: BLE001 # sent to the caller as a value
         said = str(error)[:_MAX_ERROR]
         words = f"{type(error).__name__}: {said}" if said else type(error).__name__
         return json.dumps({"error": words, "detail": traceback.format_exc()[-_MAX_ERROR:]})
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 # the user's
-    """Numbers of other libraries as ours."""
+    """Convert numbers of other libraries to Python's."""
     return value.item() if hasattr(value, "item") else float(value)
 
 

@@ -1,8 +1,8 @@
-"""Pools of worker processes: started when needed, used again, ended when they take too long.
+"""Pools of worker processes: started on demand, reused, killed on timeout.
 
-`WorkerPool` is for handlers of any kind, `BoundedCalls` for functions of Kept on foreign input that
-have no bound of their own, or lose it in C code: regular expressions, parsers of office files and
-web pages, JSON schemas.
+`WorkerPool` is for handlers of any kind. `BoundedCalls` is for functions of Kept on untrusted input
+that have no time limit of their own, or lose it in C code. Examples are regular expressions, JSON
+schemas, and parsers of office files and web pages.
 """
 
 import atexit
@@ -23,13 +23,13 @@ from kept.sandbox.worker import Child, ChildEnded
 from kept.settings import child_environment, processors
 
 WORKER = Path(__file__).with_name("worker_main.py")
-"""The loop of every worker."""
+"""Script that every worker runs."""
 
 START_SECONDS = 60.0
-"""For starting a process and what its handler imports."""
+"""Seconds for starting a process and importing its handler."""
 
 MAX_WAITING = 8
-"""Processes of a pool for code that may wait for a service; more only on more processors."""
+"""Processes of a pool whose code may wait for a service; more only on more processors."""
 
 _BOUNDED = Path(__file__).with_name("bounded_handler.py")
 _UNLIMITED = 1 << 30
@@ -37,7 +37,7 @@ _SOURCE = Path(__file__).parents[2]
 
 
 class CallRaised(Exception):
-    """The handler raised something in its process."""
+    """The handler raised an exception in its process."""
 
     def __init__(self, message: str, detail: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class CallRaised(Exception):
 
 
 class CannotServe(ChildEnded):
-    """The handler says why it cannot serve."""
+    """The handler cannot serve, and says why."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"cannot begin: {problem}")
@@ -53,13 +53,13 @@ class CannotServe(ChildEnded):
 
 
 def worker_command(handler: Path, *arguments: str) -> list[str]:
-    """The words that start a worker with a handler."""
-    # -B: nothing is written beside the user's modules, least of all by a check
+    """Return the words that start a worker with a handler."""
+    # -B: write no bytecode beside the user's modules, least of all in a check
     return [sys.executable, "-B", "-P", str(WORKER), str(handler), *arguments]
 
 
 class WorkerPool:
-    """Processes that answer one request at a time."""
+    """Worker processes, each of which answers one request at a time."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class WorkerPool:
         start_seconds: float = START_SECONDS,
         most: int | None = None,
     ) -> None:
-        """`start` raises `OSError` where it cannot; `most` bounds the requests at once."""
+        """`start` raises `OSError` on failure; `most` limits concurrent requests."""
         self._start_child = start
         self._parse: Callable[[bytes], Any] = partial(parse_json, unique_keys=True)
         self._start_seconds = start_seconds
@@ -77,7 +77,8 @@ class WorkerPool:
         self._about: dict[str, Any] | None = None
 
     async def about(self) -> dict[str, Any]:
-        """What the handler said at its start; starts a process where there never was one."""
+        """Return what the handler reported at its start; start a process if none ever was."""
+        # one start at a time: other callers wait for its report
         async with self._first.take():
             if self._about is None:
                 await self.prepare()
@@ -85,14 +86,14 @@ class WorkerPool:
         return self._about
 
     async def prepare(self) -> None:
-        """Have a process waiting, so that the next request does not take the time to start one."""
+        """Start an idle process, so that the next request does not wait for one."""
         if not self._idle:
             self.give_back(await self.take())
 
     async def take(self) -> Child:
-        """A process that is not at work; to be given back, or ended.
+        """Return an idle process, to be given back or ended.
 
-        Raises `OSError` where none can be started, and `ChildEnded`.
+        Raises `OSError` if none can be started, and `ChildEnded`.
         """
         if child := self._rested():
             return child
@@ -104,15 +105,15 @@ class WorkerPool:
         return child
 
     def give_back(self, child: Child) -> None:
-        """A process that is not at work any more."""
+        """Return a process to the pool, unless it has ended."""
         if child.alive:
             self._idle.append(child)
 
     async def ask(self, given: Mapping[str, object], seconds: float) -> Any:  # noqa: ANN401 # any JSON
-        """The result of one request.
+        """Return the result of one request.
 
-        Raises `CallRaised`, `TimeoutError`, `ChildEnded`, `OSError` where no process can be
-        started, and `ValueError` for a result that cannot be used.
+        Raises `CallRaised`, `TimeoutError`, `ChildEnded`, `OSError` if no process can be started,
+        and `ValueError` for a result that cannot be used.
         """
         async with self.turns.take():
             child = await self.take()
@@ -122,17 +123,17 @@ class WorkerPool:
                 self.give_back(child)
 
     async def ask_one(self, child: Child, given: Mapping[str, object], seconds: float) -> Any:  # noqa: ANN401 # any JSON
-        """The same of a process that was taken, and stays so."""
+        """Like `ask`, with a process that was taken and stays so."""
         return self._result(child, await child.ask(_line(given), seconds))
 
     def close(self) -> None:
-        """End the processes that are not at work."""
+        """End the idle processes."""
         while self._idle:
             self._idle.pop().end()
 
     def _rested(self) -> Child | None:
-        """A process that has nothing to do; not one that ended meanwhile."""
-        with suppress(IndexError):  # none, or another thread took the last one
+        """Idle process that has not ended; None if there is none."""
+        with suppress(IndexError):  # none left, or another thread took the last one
             while True:
                 child = self._idle.pop()
                 if child.alive:
@@ -154,7 +155,7 @@ class WorkerPool:
         try:
             reply: dict[str, Any] = self._parse(answer)
         except BaseException:
-            # answers may have got out of step
+            # requests and answers may be out of step
             child.end()
             raise
         if "result" in reply:
@@ -165,7 +166,7 @@ class WorkerPool:
 def bounded_start(target: str) -> Callable[[], Child]:
     """Start a worker that calls a function of Kept, `module:function`, in bounded time and memory.
 
-    It is asked `{"given": ARGUMENTS, "seconds": SECONDS}`.
+    Its requests are `{"given": ARGUMENTS, "seconds": SECONDS}`.
     """
     argv = worker_command(_BOUNDED, str(_SOURCE), target)
     return lambda: Child(argv, _SOURCE, child_environment({}))
@@ -176,16 +177,16 @@ class BoundedCalls(WorkerPool):
 
     def __init__(self, target: str) -> None:
         super().__init__(bounded_start(target))
-        # from functions of Kept, whose results are sound
+        # results come from Kept's own functions, so plain parsing suffices
         self._parse = json.loads
         self._blocking = threading.BoundedSemaphore(processors())
         atexit.register(self.close)
 
     async def ask(self, given: Mapping[str, object], seconds: float) -> Any:  # noqa: ANN401 # any JSON
-        """What the function returns; the caller limits how many calls are made at once.
+        """Return the function's result; the caller limits the concurrent calls.
 
-        Raises `TimeoutError`, `MemoryError` beyond `MEMORY`, `CallRaised`, `OSError` where no
-        process can be started and `ChildEnded` where it ended.
+        Raises `TimeoutError`, `MemoryError` beyond `MEMORY`, `CallRaised`, `OSError` if no process
+        can be started, and `ChildEnded` if it ended.
         """
         try:
             return await super().ask({"given": given, "seconds": seconds}, seconds)
@@ -193,7 +194,7 @@ class BoundedCalls(WorkerPool):
             _raise_again(error)
 
     def call(self, given: Mapping[str, object], seconds: float) -> Any:  # noqa: ANN401 # any JSON
-        """The same without an event loop; waits while as many calls are at work as processors."""
+        """Like `ask`, without an event loop; runs at most one call per processor at once."""
         with self._blocking:
             child = self._rested() or self._start_blocking()
             line = _line({"given": given, "seconds": seconds})

@@ -1,11 +1,11 @@
-"""Scratch folders: one for each rollout, gone when it is over.
+"""Scratch folders: one for each rollout, removed when it is over.
 
     candidate/    the candidate's files
     case.json     the case, when the run has cases
     output/       what the command leaves behind, read back within a limit
 
-Writes nothing outside the folder and follows no link when it reads back. A command that has a view
-is run with the candidate laid over its tree: between walls where they can be had, else in a copy.
+Nothing is written outside the folder, and no link is followed when reading back. A command with a
+view runs with the candidate laid over its tree: in a sandbox if one is available, else in a copy.
 """
 
 import errno
@@ -33,42 +33,42 @@ from kept.sandbox.tree_copies import Copies
 from kept.store.candidate_files import write_below, write_files
 
 MAX_OUTPUT = 16 * 1024 * 1024
-"""Bytes that a command may leave in its output folder, names included."""
+"""Maximum bytes that a command may leave in its output folder, names included."""
 
 
 class Output(NamedTuple):
-    """What a command left behind."""
+    """Files that a command left behind."""
 
     files: Mapping[str, bytes]
     skipped: tuple[str, ...]
-    """What is there but is no plain file, each with the reason why it was left alone."""
+    """Entries that are no plain files, each with the reason why it was skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The scratch folder of one rollout, or of one scoring of it."""
+    """Scratch folder of one rollout, or of one scoring of it."""
 
     folder: Path
     copies: Copies | None = None
-    """Of trees, for commands that cannot have an overlay of theirs."""
+    """Copies of trees, for commands without an overlay."""
 
     @property
     def candidate(self) -> Path:
-        """Where the candidate's files are."""
+        """Folder of the candidate's files."""
         return self.folder / "candidate"
 
     @property
     def case(self) -> Path:
-        """The case as JSON; not there in a run without cases."""
+        """The case as JSON; missing in a run without cases."""
         return self.folder / "case.json"
 
     @property
     def output(self) -> Path:
-        """Where a command leaves what it made."""
+        """Folder for a command's results."""
         return self.folder / "output"
 
     def variables(self, inside: Path | None = None) -> dict[str, str]:
-        """What a command finds in its environment, when it sees the folder at some other path."""
+        """Environment variables with these paths, as seen below `inside` if it is given."""
         named = {"KEPT_CANDIDATE": self.candidate, "KEPT_OUTPUT": self.output}
         if self.case.exists():
             named["KEPT_CASE"] = self.case
@@ -76,10 +76,10 @@ class Workspace:
         return {name: str(seen / path.name) for name, path in named.items()}
 
     async def run(self, command: Command) -> Exit | Failure:
-        """Run a command on what is in this folder; its stderr names no path of this machine.
+        """Run a command in this folder; its stderr names no path of this machine.
 
-        Models are shown stderr, and a request is the same wherever and whenever it is made. What
-        is printed to stdout is data, and stays as it is.
+        Models see stderr, and requests must be equal at any place and time. Output on stdout is
+        data, and stays unchanged.
         """
         ended = await self._run(command)
         tree = {} if command.view is None else {command.view.tree: "."}
@@ -94,7 +94,7 @@ class Workspace:
             if view.walls and able.walls:
                 return await execute(command, self.variables(INSIDE), Site(self.folder))
             return await self._run_unwalled(command)
-        # layers of an overlay cannot lie in one another
+        # overlayfs does not allow layers inside one another
         inside = self.folder.is_relative_to(view.tree)
         if view.walls and able.walls and able.overlay and not inside:
             (self.folder / "tree").symlink_to(view.tree)
@@ -103,7 +103,7 @@ class Workspace:
         if self.copies is None:
             raise RunError("a command with a view needs a scratch folder that can hold copies")
         walls = view.walls and able.walls
-        # between walls, what is writable is bound over the copy, and a link would lead nowhere
+        # in the sandbox, writable paths are bound over the copy, and a link would lead nowhere
         lent = replace(view, writable=()) if walls else view
         with self.copies.lend(lent, self.candidate) as copy:
             if walls:
@@ -119,7 +119,7 @@ class Workspace:
         return await execute(command, {**self.variables(), "HOME": str(self.folder / "home")})
 
     def read_output(self, limit: int = MAX_OUTPUT) -> Output | Failure:
-        """The files of the output folder, or that they are too much."""
+        """Return the files of the output folder, or a failure if they are too much."""
         files: dict[str, bytes] = {}
         skipped: list[str] = []
         size = 0
@@ -127,8 +127,8 @@ class Workspace:
             return Failure("limit", "candidate", "the output folder was replaced by a link")
         if not self.output.is_dir():
             return Output(files, ())
-        # by descriptor and never by path: a folder that a left-over process swaps for a link while
-        # we walk must not lead us elsewhere
+        # by descriptor and never by path: a left-over process might replace a folder by a link
+        # during the walk
         for folder, subfolders, names, fd in os.fwalk(self.output):
             subfolders.sort()
             below = Path(folder).relative_to(self.output)
@@ -156,17 +156,17 @@ class Workspace:
 
 
 class Scratch:
-    """The folder that workspaces are made in; made at first use, removed by `close`."""
+    """Folder that contains workspaces; created at first use, removed by `close`."""
 
     def __init__(self, modes: Mapping[str, int] | None = None) -> None:
-        """Artifacts may have mode bits, by path; else their files are plain ones."""
+        """`modes` are mode bits of artifacts by path; other files get default ones."""
         self._root: Path | None = None
         self._owned = -1
         self._modes = modes or {}
         self._copies: Copies | None = None
 
     def __reduce__(self) -> tuple[type["Scratch"], tuple[Mapping[str, int]]]:
-        """Pickled, it becomes a folder of its own in the other process."""
+        """Pickle as a new scratch folder of the other process."""
         return Scratch, (dict(self._modes),)
 
     @contextmanager
@@ -177,10 +177,10 @@ class Scratch:
         output: Mapping[str, bytes] | None = None,
         folders: Collection[str] = (),
     ) -> Generator[Workspace]:
-        """A fresh workspace, removed at the end of the block whatever ends it.
+        """Create a workspace; remove it at the end of the block, however it ends.
 
-        The output folder holds these files, and these folders also where they are empty.
-        Raises `OSError` where the disk does not play along.
+        The output folder gets these files, and these folders, even if they are empty. Raises
+        `OSError` for errors of the disk.
         """
         if self._root is None:
             # resolved, so that a command sees the same path by name and by `pwd -P`
@@ -204,7 +204,7 @@ class Scratch:
             remove_tree(folder)
 
     def close(self) -> None:
-        """Remove everything."""
+        """Remove the folder and everything in it."""
         if self._root is not None:
             remove_tree(self._root)
             os.close(self._owned)
@@ -212,19 +212,19 @@ class Scratch:
 
 
 def _renamed(ended: Exit | Failure, places: Mapping[Path, str]) -> Exit | Failure:
-    """Put other names for folders into what a command said on stderr."""
+    """Replace folders by other names in a command's stderr."""
     if isinstance(ended, Failure):
         return ended
     stderr = ended.stderr
     for path, name in places.items():
         if path.name and str(path) in stderr:
-            # not as a part of another name
+            # not as part of a longer name
             stderr = re.sub(rf"{re.escape(str(path))}(?![\w.-])", name, stderr)
     return replace(ended, stderr=stderr)
 
 
 def _leaves(path: str, name: str, folder: int) -> bool:
-    """Whether something is a link to outside the folder that its path is relative to."""
+    """True for a link to outside the folder that its path is relative to."""
     try:
         target = os.readlink(name, dir_fd=folder)
     except OSError:
@@ -234,7 +234,7 @@ def _leaves(path: str, name: str, folder: int) -> bool:
 
 
 def _read(path: str, name: str, folder: int, limit: int) -> bytes | str:
-    """The bytes of a plain file, one more than the limit at most; or why it was left alone."""
+    """Bytes of a plain file, at most one more than the limit; or the reason why it was skipped."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -244,7 +244,7 @@ def _read(path: str, name: str, folder: int, limit: int) -> bytes | str:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(name, flags, dir_fd=folder)
     except OSError as error:
-        # what O_NOFOLLOW says of a link
+        # O_NOFOLLOW fails with ELOOP for a link
         why = "a symbolic link" if error.errno == errno.ELOOP else error.strerror
         return f"`{path}`: {why}"
     with os.fdopen(fd, "rb") as file:

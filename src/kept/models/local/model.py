@@ -33,15 +33,15 @@ from kept.settings import processors
 class Engine:
     """Weights in memory, with `slots` places for requests, of `context` tokens each.
 
-    One llama.cpp of one thread for each processor, in a process of its own. Threads of one wait for
-    one another at every step of every token, which on a busy machine is nearly all they do; two of
-    them in one process take each other's table of tokens away at every request with a schema, which
-    costs as much as half an answer.
+    Runs one single-threaded llama.cpp per processor, each in its own process. Threads of one
+    llama.cpp synchronize at every step of every token, which takes most of the time on a busy
+    machine. Two of them in one process evict each other's token table at every request with a
+    schema, which costs as much as half an answer.
     """
 
     def __init__(self, weights: Path, slots: int, context: int) -> None:
         count = min(slots, processors())
-        # the first shares carry what does not divide
+        # the first processes take the slots left by the division
         self._shapes = [
             (weights, slots // count + (n < slots % count), context) for n in range(count)
         ]
@@ -49,7 +49,7 @@ class Engine:
         self._lock = threading.Lock()
         self._starting = [threading.Lock() for _ in range(count)]
         self._calls = [0] * count
-        # also when the interpreter ends
+        # also at interpreter exit
         weakref.finalize(self, _close, self._processes)
         try:
             self._processes += (LlamaProcess(*shape) for shape in self._shapes)
@@ -60,11 +60,12 @@ class Engine:
             raise
 
     def chat(self, body: dict[str, Any], stop: Stop) -> list[dict[str, Any]]:
-        """What it streams in answer to a request of the OpenAI protocol, as far as it got.
+        """Return the chunks streamed in reply to an OpenAI request, until its end or `stop`.
 
-        The key `schema` says what the answer is to look like. Raises `ValueError` for a request
-        that it does not understand, and `RuntimeError` where llama.cpp fails.
+        The key `schema` holds the JSON schema of the answer. Raises `ValueError` for a request that
+        it does not understand, and `RuntimeError` if llama.cpp fails.
         """
+        # choose the least busy process
         with self._lock:
             at = min(range(len(self._calls)), key=lambda n: self._calls[n])
             self._calls[at] += 1
@@ -77,7 +78,7 @@ class Engine:
     def _process(self, at: int) -> LlamaProcess:
         with self._starting[at]:
             if self._processes[at].gone:
-                # whoever asked it was told; who asks now is answered
+                # earlier callers got the error; restart it for this one
                 self._processes[at].close()
                 process = LlamaProcess(*self._shapes[at])
                 try:
@@ -102,7 +103,7 @@ _loading = threading.Lock()
 
 
 def engine_of(weights: Path, slots: int, context: int) -> Engine:
-    """The engine for these weights: one for all who use it, gone with the last of them."""
+    """Engine of these weights, shared by all users and freed with the last of them."""
     key = (weights, slots, context)
     with _loading:
         engine = _loaded.get(key)
@@ -112,21 +113,21 @@ def engine_of(weights: Path, slots: int, context: int) -> Engine:
 
 
 SLOTS = 4
-"""Requests that are answered side by side."""
+"""Requests that are answered in parallel."""
 
 CONTEXT = 2048
-"""Tokens of one request, prompt and answer; what the smallest of our models was made for."""
+"""Tokens of one request, prompt and answer; the design size of our smallest model."""
 
 
 def make(config: ModelConfig) -> "LocalModel":
-    """The model of a config; a `SetupError` where its weights are not here."""
-    known_ones = (name for name in SHAPES if name != "effort")  # it does not think first
+    """Create the model of a config; raise `SetupError` if its weights are missing."""
+    known_ones = (name for name in SHAPES if name != "effort")  # it has no reasoning
     said = {name: value for name in known_ones if (value := getattr(config, name)) is not None}
     return LocalModel(f"local/{known(config.model).name}", needed(config.model), said=said)
 
 
 class LocalModel:
-    """Implements `kept.core.ports.Model`; loads its weights when it is first asked."""
+    """Implements `kept.core.ports.Model`; loads its weights with the first request."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class LocalModel:
         context: int = CONTEXT,
         said: Mapping[str, Any] | None = None,
     ) -> None:
-        """What is `said` shapes replies to requests that do not say."""
+        """`said` holds defaults for sampling settings that requests leave open."""
         self.name = name
         self._said = said or {}
         self._weights = weights
@@ -148,7 +149,7 @@ class LocalModel:
         self._engine: Engine | None = None
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
-        """One reply. When this is cancelled, it waits until the engine has let go."""
+        """Return one reply. If cancelled, wait until the engine has stopped working on it."""
         images = any(message.images for message in request.messages)
         for what, present in (("tools", request.tools), ("images", images)):
             if present:
@@ -172,7 +173,7 @@ class LocalModel:
             return Failure("server", "infrastructure", f"{self.name} failed: {error}")
         reply = _reply(self.name, chunks)
         if request.schema and isinstance(reply, ModelReply) and not _may_be_json(reply):
-            # llama.cpp does not say so when it drops a schema
+            # llama.cpp does not report that it dropped a schema
             message = f"{self.name} does not understand the schema of the request"
             return Failure("harness", "infrastructure", message, reply.text)
         return reply
@@ -190,7 +191,7 @@ class LocalModel:
 
 
 class _Call:
-    """A request on its way, as seen from both threads."""
+    """A request in progress, shared by the event loop and a worker thread."""
 
     def __init__(self, request: ModelRequest, loop: asyncio.AbstractEventLoop) -> None:
         self.request = request
@@ -203,7 +204,7 @@ class _Call:
         try:
             self._loop.call_soon_threadsafe(self._settle)
         except RuntimeError:
-            return  # the loop was closed meanwhile: nobody waits any more
+            return  # the loop was closed meanwhile, so no task waits any more
 
     def _settle(self) -> None:
         if not self.ended.done():
@@ -211,7 +212,7 @@ class _Call:
 
 
 def _may_be_json(reply: ModelReply) -> bool:
-    """Whether it is JSON, or the beginning of some where it was cut."""
+    """True if a reply is JSON, or may be the beginning of JSON where it was cut."""
     if reply.finish == "length":
         return reply.text[:1] in tuple('{["-0123456789tfn') or not reply.text
     try:
@@ -222,7 +223,7 @@ def _may_be_json(reply: ModelReply) -> bool:
 
 
 def _body(request: ModelRequest) -> dict[str, Any]:
-    """The request in llama.cpp's words, which are OpenAI's."""
+    """Body of the request in llama.cpp's format, which is OpenAI's."""
     said = [{"role": message.role, "content": message.text} for message in request.messages]
     body: dict[str, Any] = {"messages": said}
     given = {
@@ -272,16 +273,16 @@ def _failure(name: str, error: Mapping[str, Any]) -> Failure:
 HOST = "127.0.0.1"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 LARGEST = 16 * 1024 * 1024
-"""Bytes of a request."""
+"""Maximum bytes of a request."""
 
 
 async def start_server(model: Model, port: int) -> tuple[web.AppRunner, int]:
-    """Listen; what to clean up afterwards, and the port, which is any free one for 0."""
+    """Start the server; return its runner for the cleanup, and the port (0 picks a free one)."""
     app = web.Application(client_max_size=LARGEST, middlewares=[_only_us])
     handlers = _Handlers(model)
     app.router.add_get("/v1/models", handlers.models)
     app.router.add_post("/v1/chat/completions", handlers.chat)
-    # a client that hangs up cancels its request
+    # a client that disconnects cancels its request
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, HOST, port)
@@ -291,6 +292,7 @@ async def start_server(model: Model, port: int) -> tuple[web.AppRunner, int]:
 
 @web.middleware
 async def _only_us(request: web.Request, handler: Any) -> web.StreamResponse:  # noqa: ANN401 # aiohttp's
+    # guards against DNS rebinding: a web page's request carries the page's own host name
     if (request.host.rpartition(":")[0] or request.host) not in LOOPBACK:
         return _error(403, f"`{request.host}` is not this machine")
     return await handler(request)
@@ -341,7 +343,7 @@ def _request(body: Mapping[str, Any]) -> ModelRequest:
 
 
 def _text(content: Any) -> str:  # noqa: ANN401 # whatever a client sends
-    """Content may be a list of parts, of which only texts can be read here."""
+    """Text of a content, which may be a list of parts; only text parts are supported."""
     if content is None or isinstance(content, str):
         return content or ""
     for part in content:
@@ -377,7 +379,7 @@ def _reply_usage(reply: ModelReply) -> dict[str, Any]:
 
 
 async def _streamed(request: web.Request, name: str, reply: ModelReply) -> web.StreamResponse:
-    """The whole answer as one piece: who asks for a stream gets one, and nothing earlier."""
+    """Stream the whole answer as one piece, for clients that require a stream."""
     head = _head(name, "chat.completion.chunk")
     delta = {"role": "assistant", "content": reply.text}
     pieces: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""A process with llama.cpp in it, as seen from here."""
+"""Client of a process that runs llama.cpp."""
 
 import itertools
 import json
@@ -19,29 +19,29 @@ from kept.sandbox.process import how_ended, last_words, start_alone
 from kept.settings import child_environment, install_command
 
 Stop = Callable[[], bool]
-"""Whether an answer is no longer wanted; asked after every token."""
+"""True if an answer is no longer wanted; checked after every token."""
 
 LOADING = 600.0
-"""Seconds that it has to read its weights."""
+"""Seconds for loading the weights."""
 
 CLOSING = 5.0
-"""Seconds that it has to go when it is told to."""
+"""Seconds that the process has to exit when asked to."""
 
 _WORKER = Path(__file__).with_name("worker_main.py")
 
 _Answers = SimpleQueue[dict[str, Any] | None]
-"""What it says to one who asked; None when it is gone."""
+"""Lines for one request; None once the process has ended."""
 
 
 class LlamaProcess:
     """Answers several requests at a time.
 
-    Away from our terminal, whose Ctrl-C is meant for us; once it has read its weights it ends when
-    its input does, and so with us, however we end.
+    Runs in its own session, since Ctrl-C in our terminal is meant for us. Once it has loaded its
+    weights it ends when its stdin closes, and thus with us, however we end.
     """
 
     def __init__(self, weights: Path, slots: int, context: int) -> None:
-        """Start it; `wait_until_ready` before it is asked."""
+        """Start the process; call `wait_until_ready` before the first request."""
         self._weights = weights
         found = find_spec("xllamacpp")
         if found is None or found.origin is None:
@@ -54,7 +54,7 @@ class LlamaProcess:
             self._process = start_alone(
                 lambda: subprocess.Popen(
                     argv,
-                    # a build for a graphics card finds its libraries so
+                    # a GPU build finds its libraries this way
                     env=child_environment({}, ("LD_LIBRARY_PATH",)),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -69,8 +69,9 @@ class LlamaProcess:
         assert self._process.stdout is not None
         self._asks: IO[bytes] = self._process.stdin
         self._answers: IO[bytes] = self._process.stdout
-        # the first may be held for as long as it does not read; the second never for long, and by
-        # a finalizer that comes at any time, so that its thread may hold it already
+        # `_writing` may be held as long as the process does not read. `_lock` is never held for
+        # long, but a finalizer may take it at any time in a thread that holds it already: hence
+        # reentrant.
         self._writing = threading.Lock()
         self._lock = threading.RLock()
         self._numbers = itertools.count()
@@ -80,16 +81,16 @@ class LlamaProcess:
 
     @property
     def pid(self) -> int:
-        """By which the system knows it."""
+        """Process id."""
         return self._process.pid
 
     @property
     def busy(self) -> bool:
-        """Whether it is asked something."""
+        """True if a request is in progress."""
         return bool(self._waiting)
 
     def wait_until_ready(self) -> None:
-        """Raises `SetupError` for weights that are none, and `RuntimeError` where it fails."""
+        """Wait for the weights; raise `SetupError` for invalid ones, `RuntimeError` on failure."""
         first: dict[str, Any] = {}
         if select.select([self._answers], [], [], LOADING)[0]:
             with suppress(ValueError):
@@ -111,10 +112,10 @@ class LlamaProcess:
         self._listening = True
 
     def chat(self, body: dict[str, Any], stop: Stop) -> list[dict[str, Any]]:
-        """What it streams in answer to a request, as far as it got.
+        """Return the chunks streamed in reply to a request, until its end or `stop`.
 
-        Raises `ValueError` for a request that it does not understand, and `RuntimeError` where it
-        fails, or ends.
+        Raises `ValueError` for a request that it does not understand, and `RuntimeError` if it
+        fails or ends.
         """
         answers: _Answers = SimpleQueue()
         with self._lock:
@@ -130,19 +131,19 @@ class LlamaProcess:
                 self._waiting.pop(number, None)
 
     def close_input(self) -> None:
-        """Have it end, in the middle of an answer if need be."""
+        """Make the process end, in the middle of an answer if need be."""
         if not self._writing.acquire(timeout=CLOSING):
-            # it does not read what somebody writes
+            # another thread's write is blocked, as the process does not read
             self._process.kill()
             self._writing.acquire()
         try:
-            with suppress(OSError):  # what was still to be written is for nobody
+            with suppress(OSError):  # the process is gone, and unsent requests with it
                 self._asks.close()
         finally:
             self._writing.release()
 
     def close(self) -> None:
-        """Have it gone."""
+        """End the process and release its resources."""
         self.close_input()
         try:
             self._process.wait(CLOSING)
@@ -171,13 +172,13 @@ class LlamaProcess:
     def _ask(self, **what: object) -> None:
         line = json.dumps(what).encode() + b"\n"
         with self._writing, suppress(OSError, ValueError):
-            # it is gone, or was closed: whoever waits is told so
+            # the process ended or was closed: `_tell_gone` reports that to the waiting callers
             self._asks.write(line)
             self._asks.flush()
 
     def _listen(self) -> None:
         try:
-            # a line that is none, for it was killed as it spoke, is its last
+            # an incomplete line, from a process killed while it wrote, is its last
             with suppress(ValueError):
                 for line in self._answers:
                     said = json.loads(line)

@@ -1,9 +1,9 @@
-"""llama.cpp in a process of its own, asked and answering in lines of JSON.
+"""llama.cpp in its own process, with JSON lines as its protocol.
 
-`local_process` runs this file by its path. It imports nothing of Kept, so that it is there at once.
-Asked: `{"id", "body"}`, and `{"id", "stop"}` for an answer that is no longer wanted. Told: once
-`{"ready"}`, `{"cannot"}` or `{"missing"}`; then for every request `{"id", "chunk"}` as often as it
-streams, and at last `{"id", "end"}`, with what went wrong.
+`local.process` runs this file by its path. It imports nothing of Kept, so that it starts fast.
+Input: `{"id", "body"}`, and `{"id", "stop"}` for an answer that is no longer wanted. Output: once
+`{"ready"}`, `{"cannot"}` or `{"missing"}`. Then, for every request, `{"id", "chunk"}` for each
+streamed piece, and finally `{"id", "end"}`, with a message if it failed.
 """
 
 import json
@@ -15,37 +15,37 @@ from importlib import import_module
 from typing import Any, TextIO
 
 BATCH = 256
-"""Tokens of a prompt that are read in one go, and so the longest that a stop waits."""
+"""Tokens of a prompt that are processed in one go; a stop waits at most that long."""
 
 
 class Teller:
-    """Says lines, from any thread."""
+    """Writes JSON lines, from any thread."""
 
     def __init__(self, answers: TextIO) -> None:
         self._answers = answers
         self._writing = threading.Lock()
 
     def tell(self, **what: object) -> None:
-        """Say a line."""
+        """Write a line."""
         with self._writing:
             self._answers.write(json.dumps(what) + "\n")
             self._answers.flush()
 
 
 class Worker:
-    """One llama.cpp of one thread."""
+    """One single-threaded llama.cpp."""
 
     def __init__(self, llama: Any, server: Any, teller: Teller) -> None:  # noqa: ANN401 # they have no types
         self._llama = llama
         self._server = server
         self._tell = teller.tell
         self._unwanted: dict[int, threading.Event] = {}
-        """Whether it is unwanted, for every answer that has not ended."""
+        """Stop event of every answer that has not ended."""
 
     def hear(self, line: bytes) -> None:
-        """Begin an answer, or end one.
+        """Begin an answer, or stop one.
 
-        It never says anything itself: whoever asks may not be listening before all is asked.
+        Never writes anything itself: the client may not read before all its requests are sent.
         """
         said = json.loads(line)
         number = said["id"]
@@ -67,29 +67,29 @@ class Worker:
             self._server.handle_chat_completions(self._request(body), hear)
         except ValueError as error:
             self._tell(id=number, end="refused", message=str(error))
-        except Exception as error:  # noqa: BLE001 # told to whoever asked
+        except Exception as error:  # noqa: BLE001 # sent to the client
             self._tell(id=number, end="failed", message=f"{error}" or type(error).__name__)
         else:
             self._tell(id=number, end="ok")
         del self._unwanted[number]
 
     def _request(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The request in llama.cpp's words.
+        """Return the request in llama.cpp's format.
 
-        Its own `response_format` lets a model write blanks and fences round its answer, and a small
-        one then goes on with blanks until it is cut.
+        llama.cpp's own `response_format` lets a model write blanks and fences around its answer. A
+        small model then goes on with blanks until it is cut off.
         """
         schema = body.pop("schema", None)
         if schema is not None:
             tight = {**schema, "x-guidance": {"whitespace_flexible": False}}
             body["grammar"] = self._llama.json_schema_to_grammar(tight)
-        # a word after each batch of the prompt, so that a stop is heard there too
+        # a progress chunk after each batch of the prompt, so that a stop takes effect there too
         told = {"stream": True, "stream_options": {"include_usage": True}}
         return {**body, **told, "return_progress": True}
 
 
 def load(llama: Any, weights: str, slots: int, context: int) -> Any:  # noqa: ANN401 # they have no types
-    """A llama.cpp with `slots` places for requests, of `context` tokens each."""
+    """Create a llama.cpp with `slots` places for requests, of `context` tokens each."""
     params = llama.CommonParams()
     params.model.path = weights
     params.n_parallel = slots
@@ -98,18 +98,18 @@ def load(llama: Any, weights: str, slots: int, context: int) -> Any:  # noqa: AN
     for threads in (params.cpuparams, params.cpuparams_batch):
         threads.n_threads = 1
         threads.poll = 0
-    # else it keeps what it has read, up to 8 GiB of it
+    # otherwise it caches prompts, up to 8 GiB of them
     params.cache_ram_mib = 0
     params.verbosity = -1
     params.warmup = False
-    # it listens on loopback whether one wants it or not; nobody else is to be let in
+    # it always listens on loopback; a random key keeps all others out
     params.api_keys = [secrets.token_hex(16)]
     return llama.Server(params)
 
 
 def serve(teller: Teller, packages: str, weights: str, slots: int, context: int) -> None:
-    """Answer until nobody can ask any more."""
-    # where Kept found it, which need not be where this Python would
+    """Answer requests until stdin is closed."""
+    # where Kept found the package, which need not be on this Python's path
     sys.path.insert(0, packages)
     try:
         llama = import_module("xllamacpp")
@@ -126,14 +126,14 @@ def serve(teller: Teller, packages: str, weights: str, slots: int, context: int)
     teller.tell(ready=True)
     for line in sys.stdin.buffer:
         if not line.endswith(b"\n"):
-            return  # whoever asked was killed
+            return  # an incomplete line: the client was killed
         worker.hear(line)
 
 
 def main(packages: str, weights: str, slots: str, context: str) -> None:
-    """With llama.cpp at work no interpreter ends well, so this one does not."""
+    """Run the worker and end with `os._exit`: with llama.cpp loaded, normal exits fail."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    # what llama.cpp itself prints is no answer
+    # output of llama.cpp itself goes to stderr, since stdout carries the answers
     os.dup2(2, 1)
     code = 1
     try:

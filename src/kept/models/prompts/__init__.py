@@ -1,8 +1,8 @@
-"""What models are told to do, one Markdown file each; a spec may name a file of its own instead.
+"""Built-in prompts, one Markdown file each; a spec may name its own file instead.
 
-The text of a user stands for the whole file. What a model is to look at, and the form of its reply,
-are added by whoever asks, and are no part of it. A few facts of the task may stand in it as
-`{{kept.NAME}}`; all else between braces is the user's own affair.
+A user's text replaces the whole file. The caller adds the material to work on and the form of the
+reply, which are not part of it. A prompt may contain a few facts of the task as `{{kept.NAME}}`.
+All other text between braces stays unchanged.
 """
 
 import re
@@ -66,13 +66,13 @@ SuitePrompt = Literal["update"]
 Name = TaskPrompt | MetricPrompt | SkillPrompt | RunPrompt | SuitePrompt
 
 ASKED: tuple[Name, ...] = get_args(TaskPrompt)
-"""Prompts of models that a task or an adapter may ask: people may put their own in their place."""
+"""Prompts of models that a task or an adapter may call; users may replace them."""
 
 METRICS: tuple[Name, ...] = get_args(MetricPrompt)
-"""Prompts of judges that the metrics of an agent's tests ask."""
+"""Prompts of judges that the metrics of an agent's tests use."""
 
 SKILLS: tuple[Name, ...] = get_args(SkillPrompt)
-"""Prompts of the optimizer that trains a skill; environments and people may have others."""
+"""Prompts of the optimizer that trains a skill; environments and users may add others."""
 
 _BY_MODE = ("analyst_error", "analyst_success", "merge_failure", "merge_success", "merge_final")
 
@@ -85,13 +85,13 @@ SKILL_FILES: tuple[str, ...] = tuple(
         )
     )
 )
-"""What those others may be called: also for a way of updating that Kept has none for."""
+"""Allowed names of those prompt files, including update modes without a built-in prompt."""
 
 RUN: tuple[RunPrompt, ...] = get_args(RunPrompt)
 """Prompts of `kept agent run`."""
 
 ARTIFACTS: tuple[RunPrompt, ...] = RUN[3:]
-"""Those of them that can be improved, and are kept in versions; the first three are the roles'."""
+"""Run prompts that can be improved and are versioned; the first three define the roles."""
 
 NAMES: tuple[Name, ...] = (*ASKED, *METRICS, *SKILLS, *RUN, *get_args(SuitePrompt))
 
@@ -148,7 +148,7 @@ ABOUT: Mapping[Name, str] = {
     "critique_rubric": "what a critic goes by",
     "update": "proposes a new version of a prompt artifact",
 }
-"""What a model does that is told so."""
+"""Summary of what a model does with each prompt."""
 
 _PROPOSING: Mapping[str, str] = {
     "metric": "the name of the measure that is to become better",
@@ -207,7 +207,7 @@ PLACEHOLDERS: Mapping[Name, Mapping[str, str]] = {
         "share": "how much of it one update may change, in percent",
     },
 }
-"""What may stand in a prompt, and what it holds."""
+"""Placeholders of each prompt, and their meaning."""
 
 _HERE = Path(__file__).parent
 
@@ -216,17 +216,17 @@ _PLACE = re.compile(r"\{\{\s*kept\.([^{}\s]*)\s*\}\}")
 
 @lru_cache
 def prompt(name: Name) -> str:
-    """One of Kept's own."""
+    """Text of a built-in prompt."""
     return (_HERE / f"{name}.md").read_text(encoding="utf-8")
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """A prompt with what its placeholders hold; what stands for nothing stays as it is."""
+    """Fill in the placeholders of a prompt; unknown ones stay as they are."""
     return _PLACE.sub(lambda place: values.get(place[1], place[0]), text)
 
 
 def strange_places(name: Name, text: str) -> Iterator[tuple[int, str]]:
-    """Line and words of each placeholder that a prompt of this name has not got."""
+    """Yield line and text of each placeholder that a prompt of this name does not have."""
     for place in _PLACE.finditer(text):
         if place[1] not in PLACEHOLDERS[name]:
             yield text.count("\n", 0, place.start()) + 1, place[0]

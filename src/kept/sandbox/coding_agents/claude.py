@@ -1,4 +1,4 @@
-"""`claude -p` of `@anthropic-ai/claude-code`: Anthropic's messages, one JSON object a line."""
+"""`claude -p` of `@anthropic-ai/claude-code`: Anthropic messages, one JSON object per line."""
 
 import json
 import re
@@ -11,14 +11,14 @@ from kept.sandbox.coding_agents.definition import TRIES, Cli, Event, Target, Tol
 from kept.sandbox.coding_agents.result import block, blocks, counts, status_in, status_of, text
 
 _TOOLS = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Skill", "TodoWrite", "Write")
-"""What it may use without asking, since there is nobody to ask."""
+"""Tools that it may use without asking, since no user is present."""
 
 _SAID = ("command", "file_path", "path", "pattern", "skill", "url", "query", "description")
-"""Of what a tool is given, what says most; the first one that is there."""
+"""Most telling fields of a tool's input; the first one present is shown."""
 
 
 def _home(target: Target) -> Mapping[str, str]:
-    # or it would want to show how it works before it does
+    # otherwise it would start its onboarding
     return {".claude.json": json.dumps({"hasCompletedOnboarding": True})}
 
 
@@ -57,6 +57,7 @@ def _listen(events: Iterable[Event]) -> Told:
                 _result(told, event)
             case _:
                 pass
+    # tool calls without a result, such as at a timeout
     for what in used.values():
         told.use(what, failed="did not end")
     return told
@@ -64,10 +65,10 @@ def _listen(events: Iterable[Event]) -> Told:
 
 def _blocks(event: Event) -> Iterator[dict[str, Any]]:
     message = block(event, "message")
-    # what it says of an error of its provider is no message of a model
+    # its own text about a provider error is no message of a model
     if message.get("model") == "<synthetic>":
         return
-    # what a user said may be a text
+    # the content of a user message may be a plain text, which `maps` skips
     yield from maps(message.get("content"))
 
 
@@ -128,7 +129,7 @@ def _taken(usage: Event) -> Taken | None:
 
 
 def _ends_step(line: Event) -> bool:
-    """Whether a line of a session ends what an event told as a step."""
+    """True if a line of a session ends a step, as the events count them."""
     wanted = {"assistant": "text", "user": "tool_result"}.get(str(line.get("type")))
     message = mapping(line.get("message"))
     return any(part.get("type") == wanted for part in maps(message.get("content")))

@@ -1,4 +1,4 @@
-"""`codex exec` of `@openai/codex`: OpenAI's responses protocol, one JSON object a line."""
+"""`codex exec` of `@openai/codex`: OpenAI responses protocol, one JSON object per line."""
 
 import json
 import shlex
@@ -11,7 +11,7 @@ from kept.sandbox.coding_agents.result import block, blocks, counts, status_in, 
 
 _KEY = "OPENAI_API_KEY"
 
-# the tools get no variable that is not plainly harmless, and so not the key
+# `inherit = "core"`: tools get only harmless variables, and so not the key
 _CONFIG = """\
 model = {model}
 model_provider = "kept"
@@ -38,7 +38,7 @@ persistence = "none"
 
 def _home(target: Target) -> Mapping[str, str]:
     effort = f"model_reasoning_effort = {json.dumps(target.effort)}\n" if target.effort else ""
-    # a string of JSON is one of TOML, too
+    # a JSON string is also a valid TOML string
     model, url = json.dumps(target.model), json.dumps(target.base_url)
     text = _CONFIG.format(model=model, url=url, effort=effort, key=_KEY, tries=TRIES)
     return {".codex/config.toml": text}
@@ -49,7 +49,7 @@ def _environment(target: Target) -> Mapping[str, str]:
 
 
 def _words(target: Target, session: str) -> list[str]:
-    # its own sandbox cannot be built inside ours, and need not be
+    # its own sandbox does not work inside ours, and is not needed
     words = ["codex", "exec", "--json", "--skip-git-repo-check"]
     words += ["--dangerously-bypass-approvals-and-sandbox"]
     return [*words, "resume", session, "-"] if session else [*words, "-"]
@@ -76,7 +76,7 @@ def _listen(events: Iterable[Event]) -> Told:
                 told.status = status_in(told.error)
             case "error":
                 message = text(event, "message")
-                # any other one is the end, and told of as such
+                # any other error ends the turn and is reported by `turn.failed`
                 if message.startswith("Reconnecting"):
                     told.wait(message)
             case _:
@@ -116,7 +116,7 @@ def _item(told: Told, item: dict[str, Any]) -> None:
 
 
 def _asked(command: str) -> str:
-    """What the model wanted run, without the shell that it is handed to."""
+    """Command that the model wanted, without the shell around it."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -129,7 +129,7 @@ _COUNTS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_
 
 
 def _ends_step(line: Event) -> bool:
-    """Whether a line of a session ends what an event told as a step."""
+    """True if a line of a session ends a step, as the events count them."""
     payload = mapping(line.get("payload"))
     if line.get("type") != "response_item":
         return False
@@ -139,7 +139,7 @@ def _ends_step(line: Event) -> bool:
 
 
 def _session_file(session: str, cwd: str) -> str:
-    # found by its id, whatever the day
+    # it searches for the id, so any date will do
     return f"2000/01/01/rollout-2000-01-01T00-00-00-{session}.jsonl"
 
 

@@ -19,17 +19,17 @@ from kept.models.protocol import Taken
 from kept.settings import child_environment
 
 MOST_STEP = 4000
-"""Characters of one step that a trace has; what a CLI said in full is kept beside it."""
+"""Maximum characters of a step in a trace; the full output is stored beside it."""
 
 TRIES = 4
-"""How often a CLI asks again by itself when its provider fails."""
+"""Retries that a CLI makes by itself when its provider fails."""
 
 Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The model that a CLI is to use, and the way to it."""
+    """Model that a CLI is to use, and its address."""
 
     provider: str
     model: str
@@ -39,53 +39,53 @@ class Target:
 
 @dataclass(slots=True)
 class Told:
-    """What the events of a CLI come to."""
+    """Result of a CLI's events."""
 
     steps: list[TraceItem] = field(default_factory=list[TraceItem])
     final: str = ""
-    """The last message: the answer."""
+    """Last message: the answer."""
     session: str = ""
     taken: Taken | None = field(default_factory=Taken)
-    """None where the counts that it told cannot be true."""
+    """None if the reported counts are impossible."""
     error: str = ""
-    """Why it gave up, in its own words."""
+    """Reason why the CLI gave up, in its own words."""
     status: int | None = None
-    """Of HTTP, where it says so."""
+    """HTTP status of the error, if it was reported."""
     retried: bool = False
-    """Whether it has asked its provider more than once for the same."""
+    """True if it has repeated a request to its provider."""
     waiting: str = ""
-    """What it was about to try again when it was last heard; empty where it was at work."""
+    """Reason of the retry that was pending at the end; empty if it was at work."""
     stop: str = ""
-    """A limit of its own that it stopped at, or that the model would not answer."""
+    """Own limit at which it stopped, or `refusal` if the model refused."""
 
     @property
     def numbered(self) -> list[TraceItem]:
-        """What the model said and used: the steps that one could go on from."""
+        """Steps with a number: messages and tool uses, after which a session can continue."""
         return [item for item in self.steps if "step" in item.data]
 
     def wait(self, why: str) -> None:
-        """It is about to ask its provider once more."""
+        """Record that it is about to repeat a request to its provider."""
         self.waiting, self.retried = why, True
 
     def say(self, text: str) -> None:
-        """A message of the model."""
+        """Record a message of the model."""
         if text.strip():
             self.final, self.waiting = text.strip(), ""
             self._step("assistant", text.strip())
 
     def think(self, text: str) -> None:
-        """What a model tells of its thoughts; no step that one could go on from."""
+        """Record reasoning of the model; a session cannot continue after it."""
         if text.strip():
             self.steps.append(TraceItem("thought", shortened(text.strip(), MOST_STEP)))
 
     def use(self, what: str, output: str = "", failed: str = "") -> None:
-        """A tool that was used, what it gave back, and how it failed."""
+        """Record a tool use, its output, and how it failed."""
         self.waiting = ""
         lines = [what, *(f"  {line}" for line in output.rstrip("\n").splitlines())]
         self._step("tool", "\n".join([*lines, *([f"  [{failed}]"] if failed else [])]))
 
     def note(self, text: str) -> None:
-        """Something that a reader should know, and the model did not say."""
+        """Record a note for the reader that the model did not write."""
         if text.strip():
             self.steps.append(TraceItem("info", shortened(text.strip(), MOST_STEP)))
 
@@ -99,58 +99,62 @@ class Cli:
     """One agent CLI."""
 
     name: str
-    """As a spec spells it."""
+    """Name in a spec."""
     program: str
     package: str
-    """Of npm."""
+    """Package at npm."""
     providers: tuple[str, ...]
-    """Whose models it can be pointed at."""
+    """Providers whose models it can use."""
     efforts: tuple[Effort, ...]
-    """How long its models can be told to think."""
+    """Reasoning efforts that its models support."""
     key: str
-    """The variable that it reads its key from."""
+    """Environment variable from which it reads its key."""
     shell: str
-    """The variable that names a script to run before what its tools run; empty where the tools do
-    not get the key anyway."""
+    """Environment variable that names a script to run before its tools' commands.
+
+    Empty if the tools do not get the key anyway.
+    """
     short: str
-    """What the names of its files begin with."""
+    """Prefix of the names of its files."""
     instructions: str
-    """The file of the workspace that it always reads."""
+    """File of the workspace that it always reads."""
     skills: str
-    """The folder of the workspace that it looks for skills in."""
+    """Folder of the workspace in which it looks for skills."""
     sessions: str
-    """The folder of its home that it keeps its sessions in; empty where they are no files."""
+    """Folder of its home in which it keeps its sessions; empty if they are no files."""
     home: Callable[[Target], Mapping[str, str]]
     """Files of its home."""
     environment: Callable[[Target], Mapping[str, str]]
-    """Variables besides the key."""
+    """Environment variables besides the key."""
     words: Callable[[Target, str], list[str]]
-    """The command line, which reads the prompt from stdin: for a target, and with the session that
-    it is to go on with, or none."""
+    """Command line, which reads the prompt from stdin.
+
+    Arguments: the target, and the session to continue, or an empty text.
+    """
     listen: Callable[[Iterable[Event]], Told]
     session_file: Callable[[str, str], str] = lambda session, cwd: session
-    """Where below that folder it looks for a session, by its id and the folder it works in."""
+    """Path below that folder where it looks for a session, by its id and working folder."""
     ends_step: Callable[[Event], bool] | None = None
-    """Whether a line of a session ends a step; None where it cannot go on from one."""
+    """True if a line of a session ends a step; None if the CLI cannot continue after a step."""
 
     @property
     def install(self) -> str:
-        """What to type to have it."""
+        """Command that installs it."""
         return f"npm install -g {self.package}"
 
     @property
     def raw(self) -> str:
-        """The file that holds all that it said."""
+        """File that holds its whole output."""
         return f"{self.short}_raw.txt"
 
     @property
     def session(self) -> str:
-        """The file by which it can go on."""
+        """File with which it can continue."""
         return f"{self.short}_session.jsonl.gz"
 
     @property
     def summary(self) -> str:
-        """The file that tells its steps in short."""
+        """File with a summary of its steps."""
         return f"{self.short}_trace_summary.txt"
 
 
@@ -168,7 +172,7 @@ description: How the tasks of this folder are done. Read it before you begin wit
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A conversation of an agent that can be gone on with."""
+    """Conversation of an agent that can be continued."""
 
     id: str
     data: bytes
@@ -180,19 +184,19 @@ class Errand:
 
     prompt: str
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """What it finds in its workspace."""
+    """Files in its workspace."""
     folders: tuple[str, ...] = ()
-    """Folders that it finds there, also where they are empty."""
+    """Folders in its workspace, created even if they are empty."""
     instructions: str = ""
-    """What it always reads; empty for none."""
+    """Text that it always reads; empty for none."""
     skill: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Texts of a skill by path: the first is its SKILL.md, the others lie beside that."""
+    """Texts of a skill by path: the first is its SKILL.md, the others are beside it."""
     session: Session | None = None
-    """What was said before, if this is to go on from there."""
+    """Conversation to continue; None for a new one."""
 
 
 def rendered(cli: Cli, errand: Errand) -> tuple[str, dict[str, bytes]]:
-    """The prompt, and the files by which a CLI finds skill and instructions."""
+    """Return the prompt, and the files in which a CLI finds skill and instructions."""
     files: dict[str, str] = {}
     prompt = errand.prompt
     if errand.instructions.strip():
@@ -201,18 +205,19 @@ def rendered(cli: Cli, errand: Errand) -> tuple[str, dict[str, bytes]]:
         first, text = next(iter(errand.skill.items()))
         name = skill_name(first, text)
         folder, beside = f"{cli.skills}/{name}", PurePosixPath(first).parent
+        # a skill without front matter gets a minimal one
         files[f"{folder}/{SKILL}"] = text if _FRONT.match(text) else _HEAD.format(name=name) + text
         for path, other in list(errand.skill.items())[1:]:
             place = PurePosixPath(path)
             below = place.relative_to(beside) if place.is_relative_to(beside) else place
             files[f"{folder}/{below}"] = other
-        # a skill that a model may leave unread would make no difference
+        # the prompt names the skill: one that the model does not read would have no effect
         prompt = f"Use the skill `{name}`: read {folder}/{SKILL} first.\n\n{prompt}"
     return prompt, {path: text.encode("utf-8", "surrogateescape") for path, text in files.items()}
 
 
 def skill_name(path: str, text: str) -> str:
-    """What a skill is called: by itself, else by its file or the folder that it is in."""
+    """Name of a skill: from its front matter, else from its file or folder."""
     front = _FRONT.match(text)
     named = _NAME.search(front[1]) if front else None
     place = PurePosixPath(path)
@@ -225,22 +230,25 @@ _MODULES = "node_modules"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program, as a command will find it."""
+    """Program as a command will find it."""
 
     path: Path
-    """The file itself, links followed."""
+    """The file itself, with links resolved."""
     folders: tuple[Path, ...]
-    """Where it is looked for and what it is made of; also where that lies below /tmp, which is
-    private between walls, as the home of a container or of a test may."""
+    """Folders of its installation, which a command must see.
+
+    They may be below /tmp, which is private in the sandbox, as the home of a container or of a
+    test.
+    """
 
 
 def program_of(cli: Cli) -> Program | None:
-    """The program of a CLI; None for nowhere."""
+    """Find the program of a CLI; None if it is not installed."""
     found = _which(cli.program)
     if found is None:
         return None
     program = found.resolve()
-    # the folder of npm's that it was installed with, its neighbours included; or its own
+    # npm's folder with all its packages, if it was installed there; else its own folder
     outer = (folder for folder in reversed(program.parents) if folder.name == _MODULES)
     folders = [found.parent, next(outer, program.parent)]
     if node := _which("node"):

@@ -1,4 +1,4 @@
-"""`opencode run` of `opencode-ai`: chat completions or messages, one JSON object a line."""
+"""`opencode run` of `opencode-ai`: chat completions or messages, one JSON object per line."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from kept.sandbox.coding_agents.result import block, counts, status_in, status_o
 _KEY = "KEPT_AGENT_KEY"
 
 _PACKAGES = {"anthropic": "@ai-sdk/anthropic", "openai": "@ai-sdk/openai"}
-"""The part of it that speaks with a provider; all others are spoken with as most servers are."""
+"""npm package for each provider's protocol; all others use the OpenAI-compatible one."""
 
 
 def _home(target: Target) -> Mapping[str, str]:
@@ -90,8 +90,10 @@ def _used(told: Told, part: dict[str, Any]) -> None:
 def _more(taken: Taken | None, tokens: Event) -> Taken | None:
     cached = counts(block(tokens, "cache"), "read", "write")
     counted = counts(tokens, "input", "output", "reasoning")
+    # one impossible count makes the total unknown
     if taken is None or cached is None or counted is None:
         return None
+    # `input` excludes cached tokens, and `output` excludes reasoning
     (read, written), (fresh, said, thought) = cached, counted
     out = said + thought
     return Taken(

@@ -40,21 +40,21 @@ T = TypeVar("T")
 
 
 class BadEvent(ValueError):
-    """An event of a CLI that is not of the shape that its kind has; says what is wrong."""
+    """Event of a CLI with an unexpected shape; the message says what is wrong."""
 
 
 def block(event: Event, key: str) -> dict[str, Any]:
-    """The object under a key; an empty one where there is none. Raises `BadEvent`."""
+    """Return the object under a key; an empty one if it is missing. Raises `BadEvent`."""
     return cast("dict[str, Any]", _of_type(event, key, dict) or {})
 
 
 def text(event: Event, key: str) -> str:
-    """The text under a key; an empty one where there is none. Raises `BadEvent`."""
+    """Return the text under a key; an empty one if it is missing. Raises `BadEvent`."""
     return _of_type(event, key, str) or ""
 
 
 def blocks(event: Event, key: str) -> list[dict[str, Any]]:
-    """The objects of the list under a key, without anything else in it. Raises `BadEvent`."""
+    """Return the objects in the list under a key, skipping others. Raises `BadEvent`."""
     return maps(cast("object", _of_type(event, key, list)))
 
 
@@ -66,7 +66,7 @@ def _of_type(event: Event, key: str, wanted: type[T]) -> T | None:
 
 
 def counts(usage: Event, *keys: str) -> tuple[int, ...] | None:
-    """Token counts, 0 for one that is missing; None where one cannot be true."""
+    """Token counts, 0 for a missing one; None if one is impossible."""
     found = [usage.get(key) or 0 for key in keys]
     return tuple(found) if all(map(is_count, found)) else None
 
@@ -75,7 +75,7 @@ _STATUS = re.compile(r"\b([45]\d\d)\b")
 
 
 def events_of(text: str) -> Iterator[Event]:
-    """The objects of a text; lines that are none are left out."""
+    """Yield the JSON objects of a text; other lines are skipped."""
     for line in text.splitlines():
         if (found := _object(line)) is not None:
             yield found
@@ -90,7 +90,7 @@ def _object(line: str | bytes) -> dict[str, Any] | None:
 
 
 def cut_lines(session: bytes, steps: int, ends_step: Callable[[Event], bool]) -> bytes:
-    """A session up to the line that ends so many steps; all of it where it has no more."""
+    """Session up to the line that ends so many steps; all of it if it has no more."""
     kept: list[bytes] = []
     for line in session.splitlines(keepends=True):
         kept.append(line)
@@ -103,12 +103,12 @@ def cut_lines(session: bytes, steps: int, ends_step: Callable[[Event], bool]) ->
 
 
 def status_of(value: object) -> int | None:
-    """A status of HTTP that stands by itself; None for anything else."""
+    """HTTP status from a number; None for any other value."""
     return value if type(value) is int and 100 <= value < 600 else None
 
 
 def status_in(message: str) -> int | None:
-    """The status of HTTP that a message tells, if it does."""
+    """HTTP status mentioned in a message; None if there is none."""
     found = _STATUS.search(message)
     return int(found[1]) if found else None
 
@@ -124,11 +124,13 @@ _OVERFLOW = re.compile(r"context (?:window|length)|prompt is too long|too many t
 
 
 def fault(cli: Cli, config: ModelConfig, told: Told, ended: Exit, timeout: float) -> Failure | None:
-    """What is wrong with how a CLI ended; None when nothing is."""
+    """Failure of a CLI by its exit and events; None if it succeeded."""
     detail = ended.detail()
+    # exit 126 or 127: the shell could not run the program
     if ended.code in _NOT_RUN and not told.numbered:
         message = f"`{cli.program}` cannot be run ({ended}); {cli.install} installs it"
         return Failure("harness", "infrastructure", message, detail)
+    # the CLI's own report is more precise than its exit, so it comes first
     if told.error:
         return _of_error(cli, config, told)
     if ended.timed_out:
@@ -162,7 +164,7 @@ def _of_error(cli: Cli, config: ModelConfig, told: Told) -> Failure:
     said = told.error or told.waiting
     if told.status is not None:
         trouble = of_status(config.name, told.status, {}, said.encode(), key_name(config))
-        # what it did not ask again by itself may be worth another errand
+        # if the CLI did not retry by itself, another run may succeed
         return replace(trouble.failure, tried=told.retried)
     if _OVERFLOW.search(said):
         return Failure("context", "candidate", f"`{cli.program}`: {said}")
@@ -182,15 +184,15 @@ def _late(cli: Cli, config: ModelConfig, told: Told, timeout: float, detail: str
 
 
 MOST_DETAIL = 4000
-"""Characters of the steps that a failure tells."""
+"""Maximum characters of the steps in a failure."""
 
 MOST_LINE = 300
-"""Characters of a step in a summary."""
+"""Maximum characters of a step in a summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A CLI that has ended, one way or another."""
+    """A CLI run that has ended, in whatever way."""
 
     cli: Cli
     config: ModelConfig
@@ -202,7 +204,10 @@ class Result:
     def brought(
         self, output: Output | Failure, shown: Mapping[str, bytes], home: str
     ) -> Rollout | Failure:
-        """A rollout or a failure; `shown` are files of ours, and `home` is a folder of ours."""
+        """Return a rollout or a failure.
+
+        `shown` are files that we put into the workspace, and `home` is a folder of ours there.
+        """
         try:
             told = self.cli.listen(events_of(self.ended.stdout))
         except BadEvent as error:
@@ -227,7 +232,7 @@ class Result:
         files[self.cli.summary] = summary.encode()
         session = self._session(told, output, home)
         if session is not None:
-            # a quarter of a megabyte for a claude that did next to nothing
+            # compressed: even a minimal session of claude takes a quarter of a megabyte
             files[self.cli.session] = gzip.compress(session, mtime=0)
         trace = (TraceItem("user", self.prompt), *told.steps, *self._info(told, usage, output))
         return Rollout(output=told.final, files=files, trace=trace, usage=usage)
@@ -238,7 +243,7 @@ class Result:
             return Usage(1, usd=self.worst_usd)
         rates = rates_of(self.config)
         usd = rates.usd(taken) if rates else 0.0
-        # however often it asked its model: it is one call of ours
+        # one call of ours, however often the CLI called its model
         return Usage(1, taken.tokens_in, taken.tokens_out, taken.cached, usd)
 
     def _info(self, told: Told, usage: Usage, output: Output) -> list[TraceItem]:
@@ -259,7 +264,7 @@ class Result:
         return raw.encode("utf-8", "surrogateescape")
 
     def _session(self, told: Told, output: Output, home: str) -> bytes | None:
-        """What it needs to go on, where it has left that."""
+        """Session file that the CLI left; None if there is none."""
         rows = output.files.items()
         return next(
             (
@@ -272,9 +277,9 @@ class Result:
 
 
 def session_of(cli: Cli, rollout: Rollout, after: int) -> Session | None:
-    """What an agent is to go on from, as it was after a step; None where that cannot be had.
+    """Session of an agent as it was after a step; None if it is not available.
 
-    The files of the workspace are no part of it: they are what they are when it goes on.
+    The files of the workspace are no part of it: the agent continues with those that it finds.
     """
     data = rollout.files.get(cli.session)
     named = (item.data.get("session") for item in reversed(rollout.trace))
@@ -293,7 +298,7 @@ def _lines(told: Told) -> list[str]:
 
 
 def hide(secret: str, found: Rollout | Failure) -> Rollout | Failure:
-    """A result without the key that the CLI was given."""
+    """Result without the key that the CLI was given."""
     if isinstance(found, Failure):
         message, detail = (text.replace(secret, MARK) for text in (found.message, found.detail))
         return replace(found, message=message, detail=detail)

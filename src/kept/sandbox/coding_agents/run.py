@@ -30,18 +30,19 @@ from kept.settings import hide_in, logins
 from kept.store.candidate_files import write_below
 
 MOST_TEXT = 8 * MIB
-"""Bytes of what a CLI says that are kept; the last ones."""
+"""Maximum bytes kept of a CLI's output; the last ones."""
 
 NO_KEY = "no-key-needed"
-"""For a server that wants no key: a CLI insists on one."""
+"""Placeholder for a server that needs no key: a CLI insists on one."""
 
 HOME = ".kept-home"
-"""In the workspace before and after a CLI is at work: what goes into its home, and comes out."""
+"""Folder in the workspace for files that go into and come out of the CLI's home."""
 
 _NOBODY = Candidate({})
 _PROMPT = ".kept-prompt"
 _FORGET = ".kept-forget"
-"""A script that takes the key out of the environment of what a tool runs."""
+"""Script that removes the key from the environment of tools."""
+# copies prepared files into the fresh home, runs the CLI, then saves its sessions for us
 _LINE = f"""\
 cd "$KEPT_OUTPUT" && cp -R "{HOME}/." "$HOME" && rm -rf "{HOME}" || exit 126
 unset KEPT_CANDIDATE
@@ -60,14 +61,14 @@ class Harness:
     cli: Cli
     config: ModelConfig
     command: Command
-    """With its limits and what it sees; the line is written here."""
+    """Template with limits and view; the shell line is set here."""
     scratch: Scratch
     most_output: int = MAX_OUTPUT
     worst_usd: float | None = None
-    """The declared most that one errand costs, charged where its token counts cannot be true."""
+    """Declared maximum cost of one errand, charged if its token counts are impossible."""
 
     async def run(self, errand: Errand) -> Rollout | Failure:
-        """Do an errand once."""
+        """Run an errand once."""
         try:
             key = key_of(self.config) or NO_KEY
         except SetupError as error:
@@ -85,7 +86,7 @@ class Harness:
             message = f"cannot use the scratch folder: {error.strerror}"
             return Failure("limit", "infrastructure", message)
         if isinstance(output, Output):
-            # here, because a session is packed before it is brought back
+            # before `brought` compresses the session, since a key in it could not be found later
             for secret in (key, *logins(target.base_url)):
                 output = output._replace(files=hide_in(secret, output.files))
         if isinstance(ended, Exit):
@@ -124,6 +125,8 @@ class Harness:
         texts = {**self.cli.home(target), _PROMPT: prompt, _FORGET: f"unset {self.cli.key}\n"}
         files = {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
         if errand.session is not None:
+            # a CLI may derive a session's place from its working folder, so use the path that it
+            # sees
             where = INSIDE / workspace.output.name if self._walled else workspace.output
             name = self.cli.session_file(errand.session.id, str(where))
             files[f"{self.cli.sessions}/{name}"] = errand.session.data
@@ -136,6 +139,6 @@ class Harness:
 
 
 CLIS = {cli.name: cli for cli in (CODEX, CLAUDE, OPENCODE)}
-"""By the name that a spec has for each."""
+"""Agent CLIs by their name in a spec."""
 
 __all__ = ["CLIS", "Cli", "Errand", "Harness", "Session", "session_of"]
