@@ -40,7 +40,7 @@ SCREENED = ("judged", "near miss")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A candidate whose point is known."""
+    """A candidate with its known point."""
 
     point: Point
     candidate: str

@@ -182,8 +182,8 @@ class Space:
     def edits(self, point: Point) -> tuple[SetValue, ...]:
         """Edits that set texts to a point.
 
-        Every axis is set, even if its value is the same: a rebased edit then still makes the intended
-        point. Values that follow the axes come last.
+        Every axis is set, even if its value is the same: a rebased edit then still makes the
+        intended point. Values that follow the axes come last.
         """
         pairs = zip(self.axes, point, strict=True)
         own = [SetValue(axis.file, axis.path, value) for axis, value in pairs]

@@ -86,8 +86,8 @@ class Estimator:
     def explain(self, told: Sequence[Told], point: Point) -> Explained | None:
         """Explain why a point was sampled; None if it was random.
 
-        Split and estimators are Optuna's own. An estimator of a single axis has the marginal density of
-        the joint estimator.
+        Split and estimators are Optuna's own. An estimator of a single axis has the marginal
+        density of the joint estimator.
         """
         self._tell(told)
         if len(self._told) < self._startup or not self._knows(point):
