@@ -76,6 +76,7 @@ def plain_brief(brief: Brief, fields: tuple[str, ...] = ()) -> Mapping[str, obje
         "protected": list(_protected(brief)),
         "max_files": brief.rules.max_files,
         "max_changed_lines": brief.rules.max_changed_lines,
+        # train cases only: deciding and test cases must never reach a proposer
         "train": [_train(brief, case, fields) for case in brief.train],
         "steps": [_step(step) for step in brief.history.last(RECENT)],
         "pool": _pool(brief),

@@ -75,8 +75,8 @@ def is_failing(outcome: Outcome, objective: Objective) -> bool:
 def failing_items(rows: Sequence[Row], most: int, seed: int) -> list[Item]:
     """Sample of failing cases, drawn by the seed.
 
-    The longest are the last, and so the first to be left out where room lacks: one that is very
-    long would else take the room of all others. One is shown at any rate.
+    The longest come last, and so are the first to be dropped if the context window is too small.
+    Otherwise one very long case would take the room of all others. The shortest is always shown.
     """
     drawn = random.Random(seed).sample(rows, min(most, len(rows)))
     items: list[Item] = []

@@ -50,8 +50,8 @@ class FunctionProposer:
     async def _call(self, args: tuple[object, ...]) -> Any:  # noqa: ANN401 # the function's
         """Call a plain function: in a thread, unless it has always been quick.
 
-        One that asks a model would hold up every rollout in flight; for one that draws a number, a
-        thread costs more than all the rest of its step.
+        A function that asks a model would block every running rollout. For one that only picks a
+        random number, a thread costs more than all the rest of its step.
         """
         if self._quick:
             return self._timed(*args)

@@ -40,6 +40,8 @@ class Merge:
         for miss in best_first[: 1 if self.single else None]:
             more = tuple(_edits(brief, brief.history[miss.step], there))
             news = _news(brief, brief.history[miss.step])
+            # skip a step that is already in, changes nothing, repeats or conflicts with
+            # earlier ones, or exceeds the limits together with them
             if (
                 miss.step not in there
                 and more
@@ -52,6 +54,7 @@ class Merge:
                 said |= news
                 edits = (*edits, *more)
                 members.append(miss.step)
+                # with a step come all steps that it builds on
                 there |= {*line_of(brief.history, miss.step)}
         if not members:
             return next(
@@ -67,7 +70,7 @@ class Merge:
     def _alternative(self, brief: Brief, step: int) -> Proposal | None:
         """Whole text for another incumbent, if it promised more than was kept since.
 
-        It takes the place of what was kept, so it is raced by itself: the gate compares the two.
+        It replaces what was kept, so it is raced by itself: the gate compares the two.
         """
         closed = brief.history[step]
         edits = closed.proposal.edits if closed.proposal else ()

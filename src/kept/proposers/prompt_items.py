@@ -182,6 +182,7 @@ def items_of(brief: Brief, sight: Sight) -> list[Item]:
             for path, text in sorted(brief.incumbent.texts.items())
             if path not in brief.rules.artifacts
         ),
+        # last, and so dropped first if the context window is too small: notes and traces
         *(Item("note", "# A note from an earlier step", note.text) for note in brief.memory),
         *(
             Item("trace", f"# What happened on {_named(case)}, from the beginning", text)

@@ -1,6 +1,6 @@
 """Proposer that removes one section, line or sentence at a time.
 
-The order is drawn anew for every step; what was tried on the incumbent is not tried on it again.
+The order is random in every step. A removal that was tried on the incumbent is not tried again.
 """
 
 import random

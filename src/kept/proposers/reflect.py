@@ -53,6 +53,7 @@ def minibatch(brief: Brief, size: int) -> Brief:
         pair: inf if outcome.failure is not None else brief.objective.loss(outcome.metrics)
         for pair, outcome in told.items()
     }
+    # failures by the candidate rank as the worst loss; outages are ignored
     if not losses:
         return brief
     chosen = {*_chosen(brief, losses, size)}

@@ -197,6 +197,7 @@ class Numeric:
         # a run without phases has no separate studies
         if cycle := cycle_of(brief.turn.phase):
             about = {"kind": "numeric", "numeric_study_id": f"numeric-phase-{cycle}"}
+        # TPE needs enough points; before that, points are random
         if len(measured) >= self.startup:
             answer = self._told(measured, brief)
             if isinstance(answer, Ask):

@@ -129,8 +129,8 @@ def compile_agent(
 ) -> Compiled:
     """Build the measuring plan of an agent; raises `SpecError` with all problems.
 
-    Unless it is strict, a row of a case file that is no case is a case that cannot be run. Where it
-    is, nothing is run, and a key that the file has no use for may be missing.
+    By default an invalid row of a case file becomes a case that cannot run. With `strict` it is a
+    problem; nothing is run then, so an API key that the agent does not use may be missing.
     """
     read = read_agent(path, overrides, lenient=not strict)
     check_agent(read, runs=not strict)
@@ -280,6 +280,7 @@ def check_agent(read: ReadAgent, *, cases: bool = True, runs: bool = True) -> No
     if cases and not read.cases:
         hint = "give `test_cases`, `test_cases_file`, or the case files of `optimizer`"
         source.report(("test_cases",), "there are no test cases", hint)
+    # report everything before the final check, so that the user sees all problems at once
     for number, problem, hint in tool_problems(spec, folder):
         source.report(("tools", number), problem, hint)
     for loc, llm in models_of(read):

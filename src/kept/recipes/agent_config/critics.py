@@ -93,7 +93,7 @@ class Critics:
 def read_critics(read: ReadAgent, home: Path, *, writes: bool = True) -> Critics:
     """Read both agents of a project with Kept folder `home`; raises `SpecError` with all problems.
 
-    Where nothing is to be written, what is not there yet is read where it would come from.
+    Without `writes`, a file that is missing in the project is read from the built-in ones.
     """
     found: dict[Part, Helper] = {}
     problems: list[Problem] = []

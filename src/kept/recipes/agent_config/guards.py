@@ -100,6 +100,7 @@ def _places(data: object, path: str) -> Iterator[Place]:
                 if isinstance(row, Mapping)
                 and plain(cast("Mapping[str, object]", row).get(part.field)) == part.value
             ]
+            # a selector without exactly one match allows no change
             if len(found) != 1:
                 return
             data, place = rows[found[0]], (*place, found[0])

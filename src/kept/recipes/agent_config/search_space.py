@@ -159,6 +159,7 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
         message = f"`{spec.path}` has no value to begin from"
         read.source.report(loc, message, "write one into the agent.yaml")
         return None
+    # the axis must allow whole numbers where needed, and contain the present value
     domain = _domain(spec, found)
     if isinstance(domain, Numbers) and is_whole(found.kind) and not domain.whole:
         use = "its range, and its step if it has one, are whole"
@@ -172,6 +173,7 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
         read.source.report(here, message, hint)
         return None
     file = read.place.path.name
+    # a value from a variable would be replaced in the file, and the variable be ignored
     written = read_value(file, read.agent.texts[file], spec.path)
     if isinstance(written, str) and REFERENCE.search(written):
         message = f"`{spec.path}` stands as `{written}`, and setting it would put that out of use"
@@ -217,6 +219,7 @@ def _try(read: ReadAgent, rows: Sequence[Row], at: int, space: Space) -> None:
     alone = _alone(space, at)
     for value in ends:
         point = tuple(value if n == at else other.start for n, other in enumerate(rows))
+        # only this axis and dependent weights, so that each problem is reported at its own axis
         edits = [edit for edit in space.edits(point) if edit.key in alone]
         agent = try_edits(read, edits)
         if isinstance(agent, str):

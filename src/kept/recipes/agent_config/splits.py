@@ -159,6 +159,7 @@ def _check_apart(read: ReadAgent, spec: OptimizerSpec, splits: Splits) -> None:
     for split in SPLITS:
         twice: dict[Split, list[str]] = {}
         copied: dict[Split, list[str]] = {}
+        # copies among the agent's own cases are no error: `split_warnings` warns of them
         sealed = split == "test" and spec.test_cases_file is not None
         rows = [(case.name or "", case_text(bare(case_of(case), "name"))) for case in splits[split]]
         for name, text in rows:
@@ -194,6 +195,7 @@ def _check_metrics(read: ReadAgent, spec: OptimizerSpec, splits: Splits) -> None
         for name in SPLITS
         if splits[name]
     }
+    # names of metrics that at least one case is measured by
     known = [*dict.fromkeys(key for keys in measured.values() for key in keys)]
     weighed = [key for key, weight in spec.loss.items() if weight]
     for key in spec.loss:

@@ -2,7 +2,8 @@
 
 A tunable value changes only the agent's behaviour. Excluded are the measurement, locations,
 possible secrets, and values that would rebuild an index or restart a server. Texts are found
-wherever they stand. An edit is validated by applying it and reading the agent again.
+in the agent.yaml or in separate files. An edit is validated by applying it and reading the agent
+again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -165,6 +166,7 @@ def why_not(spec: AgentSpec, loc: Loc) -> str | None:
         return _AGAIN
     if head == "tools" and len(loc) > 2 and isinstance(loc[1], int):
         return _why_no_tool(spec.tools[loc[1]], loc[2:])
+    # the settings of the other engine have no effect
     engine = "claude" if spec.model.provider == "anthropic" else "openai"
     if head in ("claude", "openai") and head != engine:
         return f"the model is of `{spec.model.provider}`, and has no use for it"
@@ -288,6 +290,7 @@ def _target(read: ReadAgent, path: str) -> _Target | str:
     parts = parse_path(path)
     if isinstance(parts, str):
         return parts
+    # instructions and templates may be in separate files; other texts are in the agent.yaml
     if parts in INSTRUCTIONS:
         return _instructions(read)
     found = look(read.agent.spec, parts)

@@ -161,7 +161,7 @@ class ReadTuning:
 def tuning_problems(path: Path, overrides: Sequence[str]) -> tuple[Problem, ...]:
     """Problems of an agent that has an `optimizer` block, including those of the block.
 
-    Models without a price and without a key are left to the run that asks them.
+    Missing prices and keys of models are not reported here, but at the start of a run.
     """
     if said(read_source(path, overrides), BLOCK) is None:
         return ()
@@ -186,6 +186,7 @@ def read_tuning(
     spec = optimizer_of(read)
     spec = spec and overlay(tuning, spec)
     axes = axes_of(read, spec.axes if spec else None)
+    # check axes, cases and critics even with an invalid block, to report all problems at once
     about_cases = spec or cases_of(read)
     found = splits_of(read, about_cases) if about_cases else None
     cases, specs = found or (Cases(), read.cases)
@@ -377,6 +378,7 @@ def _gate(of: ReadTuning, plan: Plan, began: str) -> tuple[Gate, str]:
         spec.min_delta,
     )
     race = _unhurried(race_of(spec.race), spec.race, len(of.cases.train))
+    # precedence: the file or an option, then the gate of the resumed run, then the default
     if spec.gate_by:
         why = f"`{spec.gate_by}` is set"
         return (sigma if spec.gate == "sigma" else race), why

@@ -230,6 +230,7 @@ def _works(
         Path("/"),
         hidden=hidden,
         seen=program.folders if program else (),
+        # an agent CLI needs the network to ask its model
         network="on",
         bare=True,
         walls=spec.walls == "required",
@@ -367,8 +368,7 @@ class Found:
 def find_inputs(folder: Path, inputs: Sequence[str], never: Sequence[Path] = ()) -> Found:
     """Find all files of the inputs; raises `SetupError` if one is missing, or they are too large.
 
-    What is in one of the folders that are never looked into is left out: the place that the run
-    itself writes to may lie in an input.
+    Folders in `never` are left out: the output folder of the run may be inside an input.
     """
     places = {name: folder / name for name in inputs}
     _check_there(places)

@@ -79,6 +79,7 @@ def as_comparison(
         schedule=Turns(MEASURE, 1) if asked.plan else Turns("variants", len(others)),
         budget=replace(plan.budget, max_iterations=None, max_failures=None),
         width=max(1, min(WIDEST, len(others))),
+        # guards are for proposals, not for given texts
         guards=(),
         probes=tuple(probe for probe in plan.probes if not probe.proposes),
     )
@@ -258,6 +259,7 @@ def read_version(word: str, here: Path, task: ReadTask, commit: str = "") -> Ver
             return Version(word, _from_tree(word, DiskTree(path), task))
         name = _stands_for(word, path.name, path.resolve(), task)
         return Version(word, {**task.files.texts, name: _text(word, _bytes_of(path))})
+    # not a file here: a revision of the task's folder, or `REV:PATH`
     revision, colon, inside = _parted(word)
     folder = here if colon else task.source.folder
     commit = commit or _commit(word, revision, folder)

@@ -125,7 +125,7 @@ def compile_refine(
 def start_of(asked: Refinement, run: FinishedRun) -> FinishedRun:
     """Run that the first iteration starts from: that of BEST, or the seed run.
 
-    Raises `SetupError` where it is no longer there.
+    Raises `SetupError` if the run of BEST has no deliverable any more.
     """
     if not asked.start:
         return run

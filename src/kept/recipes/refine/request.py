@@ -309,6 +309,7 @@ def _session_files(run: Run, told: Told) -> Iterator[tuple[Path, bytes]]:
     )
     if asked.start:
         place = replace(place, seed_loss=read_run(seed).loss.total)
+    # rebuild the session file as it was written, with the end of the run
     ended = run.events[-1].t if isinstance(run.events[-1], RunStopped) else None
     session = session_bytes(session_of(place, told, ended))
     if asked.target:

@@ -226,6 +226,7 @@ def read_suite(
     _check_names(source)
     _check_splits(source)
     texts = run_texts(source, home, began or _baseline(source, held), ("run", "prompts"))
+    # a user's file has precedence over the registry, so its text could not be improved
     for name in sorted(texts.files & set(ARTIFACTS)):
         message = f"`{name}.md` would stand for what is to be improved"
         hint = "take the file out of the folder; `kept agent artifacts` has versions of it"

@@ -2,17 +2,17 @@
 
 `results/optimizer/RUN/` is for people to inspect and adopt, written from the journal:
 
-    run.json             what the run was asked, written once
-    trials.jsonl         a line a trial
-    trajectory.csv       the same in short, for plotting
-    exit.json            how it ended
-    candidates/          iter-NN.yaml of every accepted trial, ready to be run where it lies
+    run.json             request of the run, written once
+    trials.jsonl         one line per trial
+    trajectory.csv       short form of the trials, for plotting
+    exit.json            reason of the end
+    candidates/          iter-NN.yaml of every accepted trial, runnable in place
     instructions/        files that an accepted trial changed
-    cases/               cases whose files lie outside of the agent's folder
+    cases/               cases whose files are outside of the agent's folder
     best.yaml            a link to the best of them, and best-instructions.md to its instructions
 
 A candidate's agent.yaml keeps its comments and includes the values set on the command line.
-Changed files lie in `instructions/`, and the agent.yaml points there. Paths within the agent's
+Changed files are in `instructions/`, and the agent.yaml points there. Paths within the agent's
 folder work through links beside the candidate. Paths that leave it are rewritten to reach the
 same target.
 

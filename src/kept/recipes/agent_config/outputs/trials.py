@@ -153,6 +153,7 @@ class Trials:
         train, holdout = _swept(shown, "screen"), _swept(shown, "decide")
         before = self._before(step)
         accepted = label == BASELINE or closed.verdict.outcome == "keep"
+        # trials are numbered in the order in which they closed
         number = len(self.rows)
         after = _moved(before, train, holdout) if accepted else before
         reply = step.proposed.reply if step.proposed else None
@@ -181,6 +182,7 @@ class Trials:
             usd=closed.spend.usd,
         )
         if accepted and closed.candidate is not None:
+            # later trials refer to this one as their base
             self._made[closed.candidate] = number
         self._best = after
         self.rows.append(trial)

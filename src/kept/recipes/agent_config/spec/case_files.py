@@ -108,6 +108,7 @@ def read_split_files(
             if case.name in first:
                 message = f"the name `{case.name}` stands in the {first[case.name]} cases too"
                 source.report(loc, message, "give each case to one of them")
+            # a name may be in one split only: no case may decide on itself
             first.setdefault(case.name or "", split)
         splits[split] = cases
         broken += (replace(one, number=rows + one.number) for one in bad)
@@ -179,6 +180,7 @@ def named(
         if case.name:
             made.append(case)
             continue
+        # generated names must not collide with given ones
         name = f"{call}-{number}"
         while name in first:
             name += "'"
@@ -218,6 +220,7 @@ def _document(source: Source, path: Path, name: str, loc: Loc) -> Document | Non
     if data is not None and not isinstance(data, list):
         source.report(loc, f"`{name}` is {kind_of(data)}, not a list of cases")
         return None
+    # a plain list: move values, lines and duplicates below `test_cases`
     return Document(
         {KEY: cast("object", data) or []},
         {(KEY, *at): line for at, line in document.lines.items()},

@@ -176,7 +176,7 @@ def read_agent(
     `partial`, problems stay with the source for the caller to raise, unless there is no agent.
     """
     if path.is_symlink():
-        # its files lie beside the link's target: `best.yaml` is a link to one of several candidates
+        # its files are beside the link's target: `best.yaml` is a link to one of several candidates
         path = path.resolve()
     source = read_source(path, overrides)
     variables = frozenset(uses_of(source.data))
