@@ -355,7 +355,7 @@ def _guards(read: ReadAgent, axes: Axes, cases: Cases) -> tuple[Guard, ...]:
 
 
 def _objective(spec: OptimizerSpec, train: int) -> Objective:
-    """Loss with penalties; the rate for dollars is scaled, as a trial has many rollouts."""
+    """Loss with penalties; dollars count per trial, so their rate is multiplied by its rollouts."""
     rates: tuple[tuple[OwnMeasure, float], ...] = (
         ("usd", spec.penalties.cost_per_usd * train * spec.repeats),
         ("seconds", spec.penalties.latency_per_sec),

@@ -233,7 +233,7 @@ def compile_suite(
     ask = Asked(model, request, room_of(config) if config else None)
     configs = {} if making.runners is not None else _configs(read, config)
     runs = [one for c in configs.values() for one in endpoints_of(read.spec.run, c)]
-    # no text may copy a task that decides, not even one that proposers see
+    # no text may copy a task, not even one that the proposer sees
     secret = Cases(holdout=read.cases.holdout) if read.shared else read.cases
     scratch, stop = Scratch(), Stop()
     make = making.runners or partial(_runners, scratch=scratch, configs=configs)

@@ -11,7 +11,7 @@ from kept.recipes.suite.request import Optimization, SuiteFacts
 from kept.store.reader import Run
 
 _OTHERS = ("_base_", "gradient", "train", "evaluation", "prompts", "instructions")
-"""Keys of other specs: a file with `tasks` and without these is a suite."""
+"""Keys of other specs: a file with `tasks`, without these and those of a task, is a suite."""
 
 
 class SuiteRecipe(Recipe[Optimization]):
