@@ -25,22 +25,22 @@ class ByModelSpec(SpecModel):
     """A model that reads the artifacts and what went wrong, and answers with a change."""
 
     model: RoleSpec | None = None
-    """By default that of `models.optimizer`, of `models.applier`, or of KEPT_MODEL."""
+    """Default: the model of `models.optimizer`, then `models.applier`, then KEPT_MODEL."""
     prompt: Text | None = None
-    """A file to stand for Kept's own prompt."""
+    """File with a prompt that replaces the built-in one."""
     cases: Whole = 8
     """Train cases on which the incumbent is run first, for the model to see."""
     fields: OneOrMore | None = None
-    """Of these cases; by default those that a model which is the runner sees, so no answers."""
+    """Fields of these cases; by default those shown to a runner's model, so no answers."""
     traces: Whole = 3
-    """Of these cases, how many are shown with their whole trace: the worst, and the best."""
+    """Number of these cases shown with their whole trace: the worst, and the best."""
     refused: Whole = 5
-    """Proposals that came to nothing and are shown with their verdicts."""
+    """Number of rejected proposals that are shown with their verdicts."""
     kind: Kind
 
 
 class SimplifyEditSpec(ByModelSpec):
-    """Less text, at no loss."""
+    """Shorter text without loss of quality."""
 
     cases: Whole = 0
     traces: Whole = 0
@@ -81,7 +81,7 @@ class ByModelComponent(ProposerComponent[ByModel]):
             check_price(source, loc, config)
 
     def build(self, spec: ByModel, context: BuildContext) -> Proposer:
-        """The proposer; a `SetupError` where its model cannot be asked."""
+        """Build the proposer; raises `SetupError` if its model cannot be asked."""
         (need,) = self.needs(spec).models
         editor = need.resolve(context.models, context.folder)
         assert editor is not None, "a spec without problems has a model"
@@ -109,7 +109,7 @@ class EditComponent(ByModelComponent[ByModelSpec]):
 
 
 class SimplifyComponent(ByModelComponent[SimplifyEditSpec]):
-    """Less text, at no loss."""
+    """Proposer of shorter text without loss of quality."""
 
     Spec = SimplifyEditSpec
 
@@ -123,7 +123,7 @@ class ReflectComponent(ByModelComponent[ReflectSpec]):
 def make_editor(
     spec: ByModelSpec, editor: Editor, fields: tuple[str, ...], text: str, name: str
 ) -> Proposer:
-    """The proposer of a spec, with the model that edits and the prompt that it is given."""
+    """Build the proposer of a spec, with its model and its prompt."""
     sight = Sight(fields, spec.cases, spec.traces, spec.refused)
     given = (connect_role(*editor), text, sight, FORMS[spec.kind], room_of(editor[1]), name)
     batch: int | None = getattr(spec, "batch", None)
@@ -131,7 +131,7 @@ def make_editor(
 
 
 def _editor(spec: ByModelSpec, context: CheckContext) -> Editor | None:
-    """The model that edits; None where that was reported."""
+    """Model that edits; None if its absence was reported."""
     models = section(context.source, ("models",), ModelsSpec)
     if models is None and spec.model is None and context.elsewhere("models") is not None:
         return None

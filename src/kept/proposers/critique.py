@@ -1,4 +1,4 @@
-"""One text made better by two models: a critic says what is wrong with it, an applier mends that.
+"""Improvement of one text by two models: a critic diagnoses, an applier rewrites.
 
 The critic is shown train cases that went wrong, and diagnoses; it does not write. A diagnosis that
 it has little faith in ends the step there, before anything is measured. The applier is shown the
@@ -36,13 +36,13 @@ from kept.proposers.prompt_items import UNTOLD, Item, verdict_of
 from kept.proposers.text_units import TextAxis
 
 REMEMBERED = 3
-"""Diagnoses that came to nothing, of which the critic is told."""
+"""Number of unsuccessful diagnoses that the critic is shown."""
 
 LOOKS = 3
-"""Sweeps over the train cases without a failure, after which there is nothing to diagnose."""
+"""Sweeps over the train cases without a failure before the proposer gives up."""
 
 SLACK = 512
-"""Tokens of an applier's reply besides the text."""
+"""Tokens of an applier's reply besides the new text."""
 
 _TEXT: Mapping[str, object] = {"type": "string"}
 _TEXTS: Mapping[str, object] = {"type": "array", "items": _TEXT}
@@ -64,7 +64,7 @@ DIAGNOSIS: Mapping[str, object] = {
         "avoid": _TEXTS,
     },
 }
-"""What is read of a critic's reply, whatever else it was asked for."""
+"""Fields read from a critic's reply; other fields are ignored."""
 EDIT_TYPES = ("insert", "replace", "delete", "restructure")
 REVISION: Mapping[str, object] = {
     "type": "object",
@@ -76,10 +76,10 @@ REVISION: Mapping[str, object] = {
         "diff_summary": _TEXT,
     },
 }
-"""What is read of an applier's reply."""
+"""Fields read from an applier's reply."""
 
 Further = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""From the texts of a candidate to those that a critic may read besides, by what they are."""
+"""Maps texts of a candidate to further texts for the critic, keyed by title."""
 
 
 def _nothing_further(texts: Mapping[str, str]) -> Mapping[str, str]:
@@ -99,7 +99,7 @@ class Critique:
     """Implements `kept.core.ports.Proposer`, for the axis that the turn names."""
 
     axes: Mapping[str, TextAxis]
-    """By the paths that a spec has for them."""
+    """Text axes by their path in the spec."""
     critic: Asked
     applier: Asked
     min_confidence: float = 0.4
@@ -109,7 +109,7 @@ class Critique:
     serial: bool = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """The text of one axis, changed for one reason."""
+        """Propose a change of one axis for one reason."""
         path = str(brief.turn.settings.get("axis") or next(iter(self.axes)))
         axis = self.axes[path]
         about = {"kind": "textual", "axis": path}
@@ -123,7 +123,7 @@ class Critique:
         if not looked.failing:
             looks = len(brief.answers)
             if looks < LOOKS and not looked.missing and brief.train:
-                # one draw of each case says little of those that fail now and then
+                # a single rollout of each case can miss failures that happen now and then
                 pairs = tuple(Pair(case.id, looks) for case in brief.train)
                 return Ask(brief.incumbent.id, pairs, "feedback")
             if looked.missing:
@@ -151,7 +151,7 @@ class Critique:
         return await self._apply(brief, place, heard, scope)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """For each incumbent, every sweep that it may look for a failure in."""
+        """Number of rollouts per incumbent: every sweep that may look for a failure."""
         return LOOKS * len(train)
 
     def _items(self, brief: Brief, place: _Place, looked: Looked) -> Iterator[Item]:
@@ -174,7 +174,7 @@ class Critique:
     async def _apply(
         self, brief: Brief, place: _Place, diagnosed: Heard, scope: Scope
     ) -> ProposerReply:
-        """What the applier makes of a diagnosis; asked once more where that cannot be used."""
+        """Ask the applier to act on a diagnosis; retry once if its reply is unusable."""
         applier = _with_room(_drawn(self.applier, brief), place.axis)
         applier = _using(applier, lambda text: not _wrong(brief, place, ModelReply(text)))
         diagnosis = _diagnosis(cast("Mapping[str, Any]", place.about["critic"]))
@@ -200,7 +200,7 @@ class Critique:
             words = f"the applier's text could not be used, twice: {wrong}"
             if _unfit(place, reply):
                 return _useless(words, "applier", place.about)
-            return Skip(words, about=place.about)  # who has nothing new to say can still write
+            return Skip(words, about=place.about)  # valid, but nothing new
         return self._proposal(brief, place, reply, diagnosed)
 
     def _proposal(
@@ -223,17 +223,17 @@ class Critique:
 
 
 def _drawn(asked: Asked, brief: Brief) -> Asked:
-    # another for each step, or the same failures would bring the same diagnosis
+    # a new seed for each step, or the same failures would bring the same diagnosis
     return replace(asked, request=replace(asked.request, seed=brief.seed >> 17))
 
 
 def _using(asked: Asked, usable: Callable[[str], bool]) -> Asked:
-    """The same, for replies of which only some can be used."""
+    """Copy of a request setup that accepts only usable replies."""
     return replace(asked, rules=replace(asked.rules, usable=usable))
 
 
 def _with_room(asked: Asked, axis: TextAxis) -> Asked:
-    """The same with room for the longest text that it may answer with."""
+    """Copy with room for the longest text that the model may answer with."""
     limit = asked.request.max_tokens
     if limit is None:
         return asked
@@ -242,7 +242,7 @@ def _with_room(asked: Asked, axis: TextAxis) -> Asked:
 
 
 def _unheard(failure: Failure, who: str, about: Mapping[str, object]) -> Skip | Failure:
-    """A model that answered nothing of use is a step without a proposal; an outage is one."""
+    """Turn an unusable answer into a step without proposal; keep an outage a failure."""
     if failure.kind in ("parse", "refused"):
         return _useless(f"the {who} gave no answer of use: {failure.message}", who, about)
     return replace(failure, blame="infrastructure")
@@ -253,14 +253,14 @@ def _useless(words: str, who: str, about: Mapping[str, object]) -> Skip:
 
 
 def _only(said: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, object]:
-    """What is read of a reply, and nothing that a model put beside it."""
+    """Fields of a reply that the schema names."""
     return {name: said[name] for name in schema["properties"] if name in said}
 
 
 def _citations(said: Mapping[str, Any], brief: Brief) -> dict[str, object]:
-    """The cited cases that there are, and how many were dropped because there are no such cases."""
+    """Cited cases that exist, and the number of citations dropped as unknown."""
     known = {case.id for case in brief.train}
-    # headings have the names in backticks, and so has who copies them
+    # headings show ids in backticks, and models copy them
     cited = dict.fromkeys(name.strip("` ") for name in said["citations"])
     found = [name for name in cited if name in known]
     return {"citations": found, DROPPED_CITATIONS: len(cited) - len(found)}
@@ -296,7 +296,7 @@ def _diagnosis(critic: Mapping[str, Any]) -> str:
 
 
 def _refused(brief: Brief, name: str, path: str) -> Iterator[Item]:
-    """The last diagnoses of this text that came to nothing, the latest first."""
+    """Last unsuccessful diagnoses of this text, latest first."""
     found = 0
     for step in reversed(brief.history.of(name)):
         if found >= REMEMBERED:
@@ -313,7 +313,7 @@ def _refused(brief: Brief, name: str, path: str) -> Iterator[Item]:
 
 
 def _body(text: str) -> str:
-    """A text without the examples at its end, which are another phase's business."""
+    """Text without the examples at its end, which another phase changes."""
     region = LAYOUT.region(text)
     body = text.rstrip()
     return body.removesuffix(region).rstrip() if region else body
@@ -324,12 +324,12 @@ def _marks(text: str) -> tuple[int, int]:
 
 
 def _ended(old: str, new: str) -> str:
-    """A new text with what stood behind the old one: examples, and the end of its last line."""
+    """New text with the old tail appended: examples, and the end of the last line."""
     return new.rstrip() + old[len(_body(old)) :]
 
 
 def _unfit(place: _Place, reply: ModelReply) -> str:
-    """Why a reply of the applier holds no text for this axis; empty where it does."""
+    """Reason why a reply holds no valid text for this axis; empty if it does."""
     said = json.loads(reply.text)
     if problem := problem_with(said, REVISION):
         return problem
@@ -338,6 +338,7 @@ def _unfit(place: _Place, reply: ModelReply) -> str:
         return "the new text is empty"
     if len(body) > axis.max_chars:
         return f"the new text has {len(body)} characters, {axis.max_chars} allowed"
+    # markers of the examples region may be neither added nor lost
     if _marks(body) != _marks(_body(place.text)):
         return (
             f"`{LAYOUT.begin}` and `{LAYOUT.end}` mark examples: no more and no fewer than before"
@@ -346,13 +347,14 @@ def _unfit(place: _Place, reply: ModelReply) -> str:
 
 
 def _wrong(brief: Brief, place: _Place, reply: ModelReply) -> str:
-    """Why a reply of the applier cannot be used; empty where it can."""
+    """Reason why a reply cannot be used; empty if it can."""
     if unfit := _unfit(place, reply):
         return unfit
     body = json.loads(reply.text)["new_text"].rstrip()
     if body.strip() == _body(place.text).strip():
         return "the new text is the same as the present one"
     edits = place.axis.edits(brief.incumbent.texts, _ended(place.text, body))
+    # a verdict on the same edits and incumbent is known, unless its code says nothing (UNTOLD)
     for step in reversed(brief.history):
         same = step.proposal is not None and step.proposal.edits == edits
         if same and step.incumbent == brief.incumbent.id and step.verdict.code not in UNTOLD:

@@ -52,11 +52,11 @@ from kept.spec.components import BuildContext, CheckContext, ModelNeed, Needs
 from kept.spec.validate import Finite, OneOrMore, Seconds, SpecModel, Text
 
 RECENT = 20
-"""Closed steps that are told, the last ones."""
+"""Number of latest closed steps that the brief includes."""
 
 
 def plain_brief(brief: Brief, fields: tuple[str, ...] = ()) -> Mapping[str, object]:
-    """What goes into `brief.json`; of train cases these fields, and what is expected."""
+    """Content of `brief.json`; train cases have only `fields` and the expected output."""
     objective = brief.objective
     return {
         "step": brief.step,
@@ -76,6 +76,7 @@ def plain_brief(brief: Brief, fields: tuple[str, ...] = ()) -> Mapping[str, obje
         "protected": list(_protected(brief)),
         "max_files": brief.rules.max_files,
         "max_changed_lines": brief.rules.max_changed_lines,
+        # train cases only: deciding and test cases must never reach a proposer
         "train": [_train(brief, case, fields) for case in brief.train],
         "steps": [_step(step) for step in brief.history.last(RECENT)],
         "pool": _pool(brief),
@@ -88,7 +89,7 @@ def plain_brief(brief: Brief, fields: tuple[str, ...] = ()) -> Mapping[str, obje
 def _train(brief: Brief, case: Case, fields: tuple[str, ...]) -> Mapping[str, object]:
     expected = brief.labels.expected_of(case) if brief.labels.shown else ""
     told = {"expected": expected} if expected else {}
-    data, shown = case.data, None  # what has no fields may be the answer as well as the question
+    data, shown = case.data, None  # data without fields may be the answer as well as the question
     if isinstance(data, dict):
         known = cast("dict[str, object]", data)
         shown = {name: known[name] for name in fields if name in known}
@@ -96,7 +97,7 @@ def _train(brief: Brief, case: Case, fields: tuple[str, ...]) -> Mapping[str, ob
 
 
 def _parent(brief: Brief) -> Mapping[str, object]:
-    """What `incumbent` is, where it is a near miss; else nothing."""
+    """Step that `incumbent` already includes, if it builds on a promising one; else empty."""
     if brief.parent is None:
         return {}
     step, leads = brief.parent.step, brief.parent.incumbent
@@ -106,7 +107,7 @@ def _parent(brief: Brief) -> Mapping[str, object]:
 
 
 def _pool(brief: Brief) -> list[Mapping[str, object]]:
-    """The near misses, and on which train cases each of them does best."""
+    """Promising steps, and the train cases on which each is best."""
     best = strongest(brief.pool)
     # steps close in order, so a step's number is its place
     made = {miss.step: brief.history[miss.step].proposal for miss in brief.pool}
@@ -123,7 +124,7 @@ def _pool(brief: Brief) -> list[Mapping[str, object]]:
 
 
 def _protected(brief: Brief) -> Iterator[Mapping[str, str]]:
-    """What no edit may touch, in whichever artifact it stands; as a spec says it."""
+    """Protected regions and headings of all artifacts, in the form of a spec."""
     rows = (artifact.protected for artifact in brief.rules.artifacts.values())
     for one in dict.fromkeys(one for row in rows for one in row):
         match one:
@@ -155,11 +156,11 @@ WHY = "why.txt"
 MAX_WHY = 2000
 
 Execute = Callable[[Mapping[str, bytes]], Awaitable[Rollout | Failure]]
-"""Has a program work on files, and brings back all that it left."""
+"""Runs a program on files, and returns all files that it left."""
 
 
 def told(brief: Brief, fields: tuple[str, ...]) -> str:
-    """What goes into `brief.json`."""
+    """Content of `brief.json` as text."""
     plain = plain_brief(brief, fields)
     return json.dumps(plain, ensure_ascii=False, sort_keys=True, default=str)
 
@@ -167,25 +168,25 @@ def told(brief: Brief, fields: tuple[str, ...]) -> str:
 async def edited(
     brief: Brief, execute: Execute, who: str, fields: tuple[str, ...]
 ) -> Rollout | Failure:
-    """What a program made of the files: a rollout that holds those that it changed or made."""
+    """Run a program on the files; the rollout holds the files that it changed or created."""
     texts = brief.incumbent.texts
     files = {f"{COPY}/{p}": t.encode("utf-8", "surrogateescape") for p, t in texts.items()}
     files[BRIEF] = told(brief, fields).encode("utf-8", "surrogatepass")
     ran = await execute(files)
     if isinstance(ran, Failure):
-        # no candidate is to blame for its proposer
+        # an error of a proposer is not the candidate's fault
         return replace(ran, blame="infrastructure")
     gone = [path for path in texts if f"{COPY}/{path}" not in ran.files]
     if gone:
         message = f"the {who} removed `{gone[0]}`, and a proposal cannot remove a file"
         return Failure("refused", "infrastructure", message, usage=ran.usage)
-    # what did not change is known, and the journal need not hold it once more
+    # unchanged files are known, and the journal need not hold them again
     news = {p: d for p, d in ran.files.items() if files.get(p) != d and p != BRIEF}
     return ran._replace(files=news)
 
 
 def proposed(brief: Brief, ran: Rollout, who: str) -> Proposal | Skip | Failure:
-    """What a program's work comes to."""
+    """Proposal from the files that a program changed; a `Skip` if it changed none."""
     changed = _changed(brief.incumbent, ran.files, who)
     if isinstance(changed, Failure):
         return changed
@@ -199,12 +200,13 @@ def proposed(brief: Brief, ran: Rollout, who: str) -> Proposal | Skip | Failure:
 def _changed(
     incumbent: Candidate, files: Mapping[str, bytes], who: str
 ) -> Mapping[str, str] | Failure:
-    """Texts by path, of the files that a program changed or made."""
+    """Texts by path of the files that a program changed or created."""
     texts: dict[str, str] = {}
     for path, data in files.items():
         if not path.startswith(f"{COPY}/"):
             continue
         name = path.removeprefix(f"{COPY}/")
+        # a new file that is not UTF-8 is ignored; an artifact that becomes binary is an error
         try:
             texts[name] = data.decode()
         except UnicodeDecodeError:
@@ -220,8 +222,8 @@ def _edits(brief: Brief, changed: Mapping[str, str]) -> Iterator[Edit]:
         if before == text:
             continue
         parts = edits_between(path, before, text) if before is not None else ()
-        # half of what a program did is not what it meant: where one of its parts would be refused
-        # by itself, all of it stands or falls together
+        # half of a program's change may not be what it meant: if one part would be refused
+        # by itself, the whole file is one edit, accepted or refused together
         if parts and apply_edits(brief.incumbent, parts, brief.rules).complete:
             yield from parts
         else:
@@ -229,7 +231,7 @@ def _edits(brief: Brief, changed: Mapping[str, str]) -> Iterator[Edit]:
 
 
 def last_line(text: str) -> str:
-    """The last line that says something."""
+    """Last line that is not empty."""
     lines = text.strip().splitlines()
     return lines[-1].strip() if lines else ""
 
@@ -238,7 +240,7 @@ _AGENT = "agent"
 
 
 class AgentProposer:
-    """Sends an agent for every brief."""
+    """Runs an agent CLI for every brief."""
 
     serial = False
     builds = True
@@ -251,9 +253,9 @@ class AgentProposer:
         fields: tuple[str, ...] = (),
         own: str | None = None,
     ) -> None:
-        """Of train cases it sees these fields: the others may hold the answer.
+        """Store the settings; `fields` are those of train cases that the agent sees.
 
-        It is told by Kept's own prompt, or by another one.
+        Other fields may hold the answer. `own` replaces the built-in prompt.
         """
         self._harness = harness
         self._worst = worst_usd
@@ -262,7 +264,7 @@ class AgentProposer:
         self.name = name
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """What the agent made of the files."""
+        """Propose the agent's changes to the files."""
         harness = self._harness
         words = prompt_for(brief, self.own)
 
@@ -282,7 +284,7 @@ class AgentProposer:
 
 
 def prompt_for(brief: Brief, own: str | None = None) -> str:
-    """What an agent is to do for a brief, and behind it what it has to keep to."""
+    """Prompt of an agent for a brief, followed by the rules that it must keep to."""
     told = filled(own or prompt("agent"), facts_of(brief))
     return f"{told.rstrip()}\n\n" + "\n".join(_terms(brief))
 
@@ -314,9 +316,9 @@ def _terms(brief: Brief) -> Iterator[str]:
 
 
 NOTHING = 75
-"""EX_TEMPFAIL of sysexits.h: nothing now, perhaps later."""
+"""EX_TEMPFAIL of sysexits.h: nothing to propose now, perhaps later."""
 
-# in the output folder, which is the one that a walled command may write to
+# in the output folder, the one place that a sandboxed command may write to
 _PLACES = f"""\
 KEPT_CANDIDATE="$KEPT_OUTPUT/{COPY}" KEPT_BRIEF="$KEPT_OUTPUT/{BRIEF}"
 export KEPT_CANDIDATE KEPT_BRIEF
@@ -340,10 +342,10 @@ class CommandProposer:
         self._scratch = scratch
         self.name = name
         self._fields = fields
-        """Of train cases: the others may hold the answer."""
+        """Fields of train cases that the program sees; others may hold the answer."""
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """What the command made of the files."""
+        """Propose the command's changes to the files."""
 
         async def execute(files: Mapping[str, bytes]) -> Rollout | Failure:
             return await self._execute(brief.incumbent, files)
@@ -376,7 +378,7 @@ class CommandProposer:
         return Rollout(output=ended.stdout, files=output.files, metrics={"exit": float(ended.code)})
 
     def _fault(self, ended: Exit) -> Failure | None:
-        """What is wrong with how it ended."""
+        """Failure of an exit code or a timeout; None if the command ended well."""
         if ended.ok or (ended.code == NOTHING and not ended.timed_out):
             return None
         if ended.timed_out:
@@ -393,9 +395,9 @@ class CommandProposerSpec(SpecModel):
     cwd: Text = "."
     timeout_seconds: Seconds = TIMEOUT
     network: Network | None = None
-    """By default as `sandbox.network` says."""
+    """Default: `sandbox.network`."""
     fields: OneOrMore | None = None
-    """Of train cases; by default those that the runner's model or agent sees, so no answers."""
+    """Fields of train cases; by default those shown to a runner's model, so no answers."""
 
 
 class CommandProposerComponent(ProposerComponent[CommandProposerSpec]):
@@ -411,7 +413,7 @@ class CommandProposerComponent(ProposerComponent[CommandProposerSpec]):
         check_fields(context, spec.fields)
 
     def build(self, spec: CommandProposerSpec, context: BuildContext) -> CommandProposer:
-        """The command in the sandbox of the runner, with the network that the spec names."""
+        """Build the command in the runner's sandbox, with the network that the spec names."""
         folder = context.folder / spec.cwd
         command = context.sandbox.runner(Command(spec.command, folder, spec.timeout_seconds))
         if spec.network is not None and command.view is not None:
@@ -420,7 +422,7 @@ class CommandProposerComponent(ProposerComponent[CommandProposerSpec]):
         return CommandProposer(command, context.scratch, context.name, seen)
 
     def needs(self, spec: CommandProposerSpec) -> Needs:
-        """The command and its time."""
+        """Command, folder, and time of one run."""
         return Needs(
             commands=(spec.command,), folders=(spec.cwd,), worst_seconds=spec.timeout_seconds
         )
@@ -433,16 +435,16 @@ class AgentProposerSpec(SpecModel):
     agent: AgentName
     model: AgentModel
     prompt: Text | None = None
-    """A file to stand for Kept's own prompt."""
+    """File with a prompt that replaces the built-in one."""
     timeout_seconds: Seconds = AGENT_TIMEOUT
     usd_per_call: Annotated[Finite, Field(ge=0)] | None = None
-    """The most that one proposal may cost; needed where money is limited."""
+    """Upper bound of the cost of one proposal; required if money is limited."""
     fields: OneOrMore | None = None
-    """Of train cases; by default those that the runner's model or agent sees, so no answers."""
+    """Fields of train cases; by default those shown to a runner's model, so no answers."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """A model that fits."""
+        """Report a model that the agent cannot use."""
         yield from misfits(said)
 
 
@@ -463,7 +465,7 @@ class AgentProposerComponent(ProposerComponent[AgentProposerSpec]):
             context.report((), message, "give `usd_per_call`")
 
     def build(self, spec: AgentProposerSpec, context: BuildContext) -> AgentProposer:
-        """The agent CLI in its sandbox."""
+        """Build the agent CLI in its sandbox."""
         harness = harness_of(spec, context, worst_usd=spec.usd_per_call)
         seen = context.shown if spec.fields is None else spec.fields
         own = context.found.get(spec.prompt or "")
@@ -471,7 +473,7 @@ class AgentProposerComponent(ProposerComponent[AgentProposerSpec]):
         return AgentProposer(harness, context.name, spec.usd_per_call, seen, text)
 
     def needs(self, spec: AgentProposerSpec) -> Needs:
-        """Its model, and the most that one proposal costs."""
+        """Model, prompt, and upper bounds of time and cost of one proposal."""
         return Needs(
             models=(ModelNeed("optimizer", spec.model, by_agent=spec.agent),),
             prompts=(spec.prompt,) if spec.prompt else (),
@@ -484,5 +486,5 @@ class AgentProposerComponent(ProposerComponent[AgentProposerSpec]):
         yield "agent", given
 
     def warnings(self, spec: AgentProposerSpec, context: BuildContext) -> Iterator[str]:
-        """What should be known of the agent before a run."""
+        """Warnings about the agent before a run."""
         return agent_warnings(spec, context.folder)

@@ -20,11 +20,11 @@ from kept.core.untyped import is_dict
 from kept.proposers.prompt_items import Item, as_text
 
 NOTHING = 1e-9
-"""A loss that is no further from the best is none: sums of thirds do not come out even."""
+"""Tolerance of a loss that counts as none: sums of thirds are not exact in floats."""
 
 
 class Row(NamedTuple):
-    """What came of a case."""
+    """A case with its outcome and trace."""
 
     case: Case
     outcome: Outcome
@@ -32,20 +32,20 @@ class Row(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What there is to see of the train cases."""
+    """Train cases of a brief, split by result."""
 
     failing: list[Row]
     passing: list[Row]
     missing: int
-    """Cases without an answer, by no fault of the candidate."""
+    """Number of cases without an answer, not by the candidate's fault."""
 
 
 def look(brief: Brief) -> Looked:
-    """The train cases that a proposer was told of, in their own order."""
+    """Split the train cases of a brief into failing, passing and missing."""
     told: dict[str, tuple[Outcome, tuple[TraceItem, ...]]] = {}
     for answer in brief.answers:
         for pair, outcome in answer.outcomes.items():
-            # a later look is asked for where an earlier one had no failure to show
+            # a later sweep is only requested if an earlier one showed no failure
             told[pair.case] = (outcome, answer.traces.get(pair, ()))
     looked = Looked([], [], 0)
     missing = 0
@@ -61,7 +61,7 @@ def look(brief: Brief) -> Looked:
 
 
 def is_failing(outcome: Outcome, objective: Objective) -> bool:
-    """Whether a case went wrong: it did not pass, or where nobody says, something is lost."""
+    """True if a case did not pass; if no pass is measured, if its loss is above the best."""
     if outcome.failure is not None:
         return outcome.failure.blame == "candidate"
     if PASSED in outcome.metrics:
@@ -73,10 +73,10 @@ def is_failing(outcome: Outcome, objective: Objective) -> bool:
 
 
 def failing_items(rows: Sequence[Row], most: int, seed: int) -> list[Item]:
-    """Some of the cases that went wrong, others for every seed.
+    """Sample of failing cases, drawn by the seed.
 
-    The longest are the last, and so the first to be left out where room lacks: one that is very
-    long would else take the room of all others. One is shown at any rate.
+    The longest come last, and so are the first to be dropped if the context window is too small.
+    Otherwise one very long case would take the room of all others. The shortest is always shown.
     """
     drawn = random.Random(seed).sample(rows, min(most, len(rows)))
     items: list[Item] = []
@@ -92,7 +92,7 @@ def failing_items(rows: Sequence[Row], most: int, seed: int) -> list[Item]:
 
 
 def turns_of(case: Case) -> Sequence[Mapping[str, Any]]:
-    """What a case says and expects, exchange by exchange."""
+    """Turns of a case, each with its input and expected output."""
     data: Any = case.data
     if not is_dict(data):
         return ({"input": data},)
@@ -130,7 +130,7 @@ def _turn(turn: Mapping[str, Any], exchange: Exchange | None) -> Iterator[str]:
 
 
 def outage_of(brief: Brief) -> Failure | None:
-    """Why nothing is known of a batch of which nothing is: what took the first of its rollouts."""
+    """Infrastructure failure of the first rollout that has one; None without."""
     outcomes = [one for answer in brief.answers for one in answer.outcomes.values()]
     found = (one.failure for one in outcomes if one.failure is not None)
     return next((replace(one, usage=FREE) for one in found if one.blame == "infrastructure"), None)

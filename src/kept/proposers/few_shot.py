@@ -37,50 +37,50 @@ BEGIN = "<!-- demos:start -->"
 END = "<!-- demos:end -->"
 
 TRIES = 200
-"""Draws before a set that is new is looked for one by one."""
+"""Random attempts before all sets are enumerated."""
 
 MANY = 10_000
-"""Sets that are still looked at one by one."""
+"""Largest number of sets that is still enumerated."""
 
 Demos = tuple[str, ...]
-"""Ids of cases, in the order in which they are shown."""
+"""Ids of cases, in the order shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where examples stand in a text, and what they look like."""
+    """Markers and format of the examples region in a text."""
 
     template: str
-    """Of one example, with fields of the case in braces."""
+    """Format of one example, with fields of the case in braces."""
     begin: str = BEGIN
     end: str = END
     between: str = "\n\n"
 
     def region(self, text: str) -> str | None:
-        """The marked stretch, markers included; None where there is not just one."""
+        """Marked region with its markers; None unless there is exactly one."""
         start, stop = text.find(self.begin), text.find(self.end)
         if text.count(self.begin) != 1 or text.count(self.end) != 1 or stop < start:
             return None
         return text[start : stop + len(self.end)]
 
     def marks(self, text: str) -> bool:
-        """Whether a text holds one of the markers."""
+        """True if a text contains one of the markers."""
         return self.begin in text or self.end in text
 
     def render(self, shown: Sequence[str], line_end: str = "\n") -> str:
-        """The marked stretch with these examples in it."""
+        """Render the marked region with these examples in it."""
         inner = self.between.join(shown)
         new = f"{self.begin}\n{inner}\n{self.end}" if inner else f"{self.begin}\n{self.end}"
         return new if line_end == "\n" else new.replace("\r\n", "\n").replace("\n", line_end)
 
 
 def example(template: str, case: Case) -> str:
-    """A case as the template shows it; raises `KeyError` for a field that it has not."""
+    """Case formatted by the template; raises `KeyError` for a field that it lacks."""
     return template.format_map({name: as_text(value) for name, value in fields(case).items()})
 
 
 def fields(case: Case) -> Mapping[str, object]:
-    """What a template may name: the case's own fields, or `case` where it has none; and its id."""
+    """Fields that a template may name: the id, and those of the case, or `case`."""
     data: Any = case.data
     own = cast("dict[str, object]", data) if isinstance(data, dict) else {"case": data}
     return {"id": case.id, **own}
@@ -88,13 +88,13 @@ def fields(case: Case) -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """Which sets of examples there may be, by their sizes."""
+    """Sets of examples allowed by their size."""
 
     least: int
     most: int
 
     def draws(self, now: Demos, ids: Demos, chance: random.Random) -> Iterator[Demos]:
-        """Sets to look at, neighbours of what stands there among them; at last one by one."""
+        """Yield sets to try: random ones and neighbours of `now`, then all if they are few."""
         most = min(self.most, len(ids))
         least = min(self.least, most)
         for _ in range(TRIES):
@@ -109,13 +109,14 @@ class Sets:
                 yield from permutations(ids, size)
 
     def count(self, cases: int) -> int:
-        """How many sets there are, in every order; counted no further than matters."""
+        """Number of ordered sets; counted only until it exceeds `MANY`."""
         total = 0
         most = min(self.most, cases)
         ways = 1
         for size in range(most + 1):
             if size >= min(self.least, most):
                 total += ways
+            # permutations of `size` cases, capped: the exact number may be huge
             ways = min(ways * (cases - size), MANY + 1)
         return total
 
@@ -132,13 +133,13 @@ class DemoSets:
     serial: bool = True
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """Another set of examples."""
+        """Propose a new set of examples."""
         region = self.layout.region(brief.incumbent.texts.get(self.file, ""))
         if region is None:
             marks = f"`{self.layout.begin}` … `{self.layout.end}`"
             return Skip(f"{self.file} has not got {marks} just once")
         examples = ((case.id, example(self.layout.template, case)) for case in brief.train)
-        # one that holds a mark itself would make it unclear where the examples end
+        # an example that contains a marker would make the end of the region unclear
         shown = {id_: text for id_, text in examples if not self.layout.marks(text)}
         seen = {region, *self._seen(brief)}
         line_end = "\r\n" if "\r\n" in region else "\n"
@@ -150,7 +151,7 @@ class DemoSets:
                 named = f"{count(len(demos), 'example')}: {', '.join(demos)}"
                 why = named if demos else "no examples"
                 return Proposal((Replace(self.file, region, new),), why=why)
-        # an open one may yet go stale, and then its set is free again
+        # an open proposal may go stale, and then its set may be tried again
         used_up = sets.count(len(shown)) <= MANY and not brief.open
         return Skip("every set of examples was tried", exhausted=used_up)
 
@@ -164,17 +165,17 @@ class DemoSets:
             for edit in proposal.edits if proposal else ():
                 if isinstance(edit, Replace) and edit.path == self.file:
                     yield edit.new
-                    # what stood there before was measured too, at the latest as the incumbent
+                    # the old set was measured too, at the latest as the incumbent
                     yield edit.old
 
     def _read(self, region: str, shown: Mapping[str, str]) -> Demos:
-        """The examples that stand in a region; none where it holds anything else."""
+        """Ids of the examples in a region; empty if it holds anything else."""
         rest = region[len(self.layout.begin) : -len(self.layout.end)].strip("\n")
         found: list[str] = []
-        # the longest first: one example may begin as another does
+        # longest first: one example may begin with another
         by_length = sorted(shown, key=lambda id_: -len(shown[id_]))
         while rest:
-            # one that is followed by anything but an end of line is another text
+            # an example must end at a line end, or it is another text
             lines = f"{rest}\n"
             left = (i for i in by_length if i not in found and shown[i])
             id_ = next((i for i in left if lines.startswith(f"{shown[i]}\n")), None)
@@ -186,7 +187,7 @@ class DemoSets:
 
 
 def _neighbour(now: Demos, ids: Demos, chance: random.Random) -> Demos:
-    """One example swapped, dropped, added or moved."""
+    """Return a set with one example swapped, dropped, added or moved."""
     others = [id_ for id_ in ids if id_ not in now]
     demos = list(now)
     at = chance.randrange(len(demos))
@@ -203,7 +204,7 @@ def _neighbour(now: Demos, ids: Demos, chance: random.Random) -> Demos:
 
 
 LAYOUT = Layout("")
-"""Where examples stand; what they look like is made of conversations, and of no template."""
+"""Markers of examples made from conversations, which need no template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ class Shots:
     serial: bool = True
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """Another set of examples."""
+        """Propose a new set of examples."""
         text = self.axis.read(brief.incumbent.texts)
         if isinstance(text, NoSpan):
             return Skip(f"`{self.axis.path}` is not there: {text.detail}")
@@ -235,7 +236,7 @@ class Shots:
         return self._drawn(brief, text, shown)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """For each incumbent, all that examples may be taken from."""
+        """Number of rollouts per incumbent: every case that examples may come from."""
         return len(train)
 
     def _drawn(self, brief: Brief, text: str, shown: dict[str, str]) -> Proposal | Skip:
@@ -249,7 +250,7 @@ class Shots:
                 why = f"{count(len(demos), 'example')}: {', '.join(demos)}"
                 edits = self.axis.edits(brief.incumbent.texts, new)
                 return Proposal(edits, why=why, about=self._about(demos))
-        # an open one may yet go stale, and then its set is free again
+        # an open proposal may go stale, and then its set may be tried again
         over = "" if brief.open else "exhausted"
         return Skip("every set of examples that fits was tried", ends=over)
 
@@ -257,7 +258,7 @@ class Shots:
         return {"kind": "demos", "axis": self.axis.path, "demos": list(demos)}
 
     def _past(self, brief: Brief) -> tuple[Demos, set[Demos]]:
-        """The set that was kept last, and those that were tried since anything else was kept."""
+        """Set that was kept last, and sets tried since another proposer's change was kept."""
         stands: Demos = ()
         tried = {_demos(proposal) for proposal in brief.open}
         same = True
@@ -277,11 +278,11 @@ def _demos(proposal: Proposal | None) -> Demos:
 
 
 def _example(row: Row) -> str:
-    """A conversation as an example; empty where it cannot be one."""
+    """Conversation as an example; empty if it is incomplete or holds a marker."""
     exchanges = exchanges_of(row.trace)
     said = (f"Input: {one.input}\nAnswer: {one.response}" for one in exchanges)
     example = "\n".join(("Example", *said))
-    # one that holds a mark itself would make it unclear where the examples end
+    # an example that contains a marker would make the end of the region unclear
     whole = exchanges and all(one.answered for one in exchanges)
     return example if whole and not LAYOUT.marks(example) else ""
 
@@ -301,16 +302,16 @@ class DemosSpec(SpecModel):
     kind: Literal["demos"]
     file: Text
     template: Text
-    """Of one example, with fields of the case in braces."""
+    """Format of one example, with fields of the case in braces."""
     begin: Text = BEGIN
     end: Text = END
     between: str = "\n\n"
     count: Annotated[tuple[Whole, Count], Field(strict=False)] = (1, 4)
-    """The least and the greatest number of examples."""
+    """Smallest and largest number of examples."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """A count in order, and two marks."""
+        """Report a reversed count, and identical markers."""
         count = said.get("count")
         if count is not None and count[0] > count[1]:
             yield "`count` is reversed: write the least number, then the greatest"
@@ -319,7 +320,7 @@ class DemosSpec(SpecModel):
 
     @property
     def layout(self) -> Layout:
-        """Where the examples stand, and what they look like."""
+        """Markers and format of the examples region."""
         return Layout(self.template, self.begin, self.end, self.between)
 
 
@@ -329,7 +330,7 @@ class DemosComponent(ProposerComponent[DemosSpec]):
     Spec = DemosSpec
 
     def check(self, spec: DemosSpec, context: CheckContext) -> None:
-        """Report marks that are not there, and a template that names no field of the cases."""
+        """Report missing markers, and a template that names unknown fields."""
         texts, cases = context.texts, context.cases
         if spec.file in texts and spec.layout.region(texts[spec.file]) is None:
             message = f"`{spec.file}` has not got `{spec.begin}` … `{spec.end}` just once"
@@ -344,7 +345,7 @@ class DemosComponent(ProposerComponent[DemosSpec]):
             _check_template(context, spec.template, cases.train)
 
     def build(self, spec: DemosSpec, context: BuildContext) -> DemoSets:
-        """Sets of examples in the marked region."""
+        """Build the proposer of sets of examples."""
         return DemoSets(spec.file, spec.layout, *spec.count, context.name)
 
 
@@ -358,7 +359,7 @@ def _check_template(context: CheckContext, template: str, train: tuple[Case, ...
     if not named:
         context.report("template", "names no field of the case", "write it as in `{input}`")
     for name in dict.fromkeys(named):
-        # what a dot or a bracket would reach into is nobody's business
+        # only the top-level field is checked, not what a dot or bracket reaches into
         without = next((case for case in train if name not in fields(case)), None)
         if without is not None:
             known = ", ".join(f"`{field}`" for field in fields(without))

@@ -23,7 +23,7 @@ from kept.engine.user_code import call_apart, place_of, said_by
 from kept.errors import KeptError
 
 QUICK = 0.005
-"""Seconds within which a function may hold up the event loop."""
+"""Seconds for which a function may block the event loop."""
 
 
 _REPLIES = (Proposal, Note, Skip, Ask, Failure)
@@ -37,22 +37,21 @@ class FunctionProposer:
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self._function = function
         second = [*inspect.signature(function).parameters.values()][1:2]
-        # else it is a setting of its own with a default
+        # a second parameter with a default and another name is the function's own setting
         self._takes_scope = any(p.default is p.empty or p.name == "scope" for p in second)
         self._awaits = inspect.iscoroutinefunction(function)
         self.name = name or getattr(function, "__name__", "function")
-        # a cache of what was seen, and no memory: it changes where the function runs, not what
-        # it answers
+        # a cache and no state: it changes where the function runs, not what it answers
         self._quick: bool | None = None
-        """None until a call was quick; False for good once one held up the event loop."""
+        """None until a call was quick; False for good once a call blocked the event loop."""
         self._train: tuple[tuple[Case, ...], tuple[Case, ...]] = ((), ())
-        """The cases of the last brief, and those that the function is given for them."""
+        """Train cases of the last brief, and the copies that the function gets for them."""
 
     async def _call(self, args: tuple[object, ...]) -> Any:  # noqa: ANN401 # the function's
         """Call a plain function: in a thread, unless it has always been quick.
 
-        One that asks a model would hold up every rollout in flight; for one that draws a number, a
-        thread costs more than all the rest of its step.
+        A function that asks a model would block every running rollout. For one that only picks a
+        random number, a thread costs more than all the rest of its step.
         """
         if self._quick:
             return self._timed(*args)
@@ -64,7 +63,7 @@ class FunctionProposer:
             return self._function(*args)
         finally:
             slow = time.perf_counter() - began > QUICK
-            # on a busy machine anything may take long: it must have worked long, or have waited
+            # wall time is unreliable on a busy machine: it must also have worked long, or waited
             slow = slow and (time.thread_time() - worked > QUICK or _waits() > waited)
             if self._quick is None:
                 self._quick = None if slow else True
@@ -72,7 +71,7 @@ class FunctionProposer:
                 self._quick = False
 
     def _seen(self, brief: Brief) -> Brief:
-        """The brief with texts and cases of its own: what is changed there, no rollout gets to see.
+        """Copy of the brief, so that changes made by the function reach no rollout.
 
         Cases are copied once for all its briefs, since there may be thousands.
         """
@@ -88,7 +87,7 @@ class FunctionProposer:
         return replace(brief, train=self._train[1], incumbent=incumbent, parent=parent)
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """What the function says, as edits."""
+        """Call the function and return its answer as edits."""
         seen = self._seen(brief)
         args = (seen, scope) if self._takes_scope else (seen,)
         try:
@@ -128,13 +127,13 @@ class FunctionProposer:
 
 
 def _waits() -> int:
-    """How often this thread has waited for something; elsewhere than on Linux, any of them."""
+    """Number of context switches by waiting: of this thread on Linux, else of the process."""
     whose = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
     return resource.getrusage(whose).ru_nvcsw
 
 
 def _changed(answer: Candidate, incumbent: Candidate) -> dict[str, str] | Failure:
-    """What a candidate changes; what it shares with the incumbent is no change of its own."""
+    """Texts that differ from the incumbent; all of its texts if none does."""
     old = incumbent.texts
     if gone := sorted(old.keys() - answer.texts.keys()):
         message = f"the Candidate that it returned has no {_named(gone)}: no file can be taken away"

@@ -49,23 +49,23 @@ from kept.proposers.prompt_items import (
 )
 
 OURS = ReplyRules(ignore_extra_keys=True)
-"""For a schema of Kept's own: what it does not name is not read."""
+"""Rules for schemas of Kept's own: keys that they do not name are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who is asked."""
+    """A model with the settings of its requests."""
 
     model: Model
     request: ModelRequest
-    """What every request has in common; its messages are what the model is told beforehand."""
+    """Fields shared by all requests; its messages precede the shown items."""
     room: int | None = None
-    """Tokens that a request may have; None where that is not known."""
+    """Tokens that a request may have; None if unknown."""
     rules: ReplyRules = OURS
 
 
 class Heard(NamedTuple):
-    """What was asked in the end, and answered."""
+    """Final request, its reply, and the items that were shown."""
 
     request: ModelRequest
     reply: ModelReply
@@ -73,7 +73,7 @@ class Heard(NamedTuple):
 
 
 async def ask_fitted(asked: Asked, items: Sequence[Item], scope: Scope) -> Heard | Failure:
-    """Ask with all that fits; where that was too much after all, once more with half of it."""
+    """Ask with all items that fit; on a context overflow, retry once with half of them."""
     told = asked.request
     fixed = sum(tokens_of(message.text) for message in told.messages)
     fixed += tokens_of(json.dumps(told.schema))
@@ -93,7 +93,7 @@ async def _ask(asked: Asked, request: ModelRequest, scope: Scope) -> ModelReply 
 
 
 def once_more(request: ModelRequest, said: str, words: str) -> ModelRequest:
-    """The same request behind an answer that cannot be used, with what is wrong with it."""
+    """Request extended by an unusable answer and its problems."""
     more = (Message("assistant", said), Message("user", words))
     return replace(request, messages=(*request.messages, *more))
 
@@ -106,7 +106,7 @@ OPERATIONS = ("replace", "insert_after", "delete", "append", "write")
 
 
 class Draft(NamedTuple):
-    """What a model answered."""
+    """Edits of a model's reply, with its reason and cited cases."""
 
     edits: tuple[Edit, ...]
     why: str
@@ -132,7 +132,7 @@ _EDITS = _rows(_object(op=_OPERATION, path=_TEXT, target=_TEXT, text=_TEXT))
 
 
 def read_edits(text: str) -> Draft:
-    """The edits of a reply."""
+    """Parse the edits of a reply."""
     said = cast("dict[str, Any]", json.loads(text))
     edits = tuple(_edit(row) for row in said["edits"])
     return Draft(edits, str(said["why"]).strip(), tuple(said["cases"]))
@@ -154,14 +154,14 @@ def _edit(row: dict[str, str]) -> Edit:
 
 
 def _read_files(text: str) -> Draft:
-    """The whole texts of a reply."""
+    """Parse the whole texts of a reply."""
     said = cast("dict[str, Any]", json.loads(text))
     edits = tuple(Write(row["path"], row["text"]) for row in said["files"])
     return Draft(edits, str(said["why"]).strip(), tuple(said["cases"]))
 
 
 def _read_diagnosis(text: str) -> Draft:
-    """The edits of a reply; its diagnosis is a part of why."""
+    """Parse the edits of a reply; the diagnosis is appended to the reason."""
     said = cast("dict[str, Any]", json.loads(text))
     draft = read_edits(text)
     causes = [f"{row['case']}: {row['cause']}" for row in said["diagnosis"]]
@@ -179,14 +179,14 @@ def _not_shorter(brief: Brief, candidate: Candidate) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a model is asked."""
+    """Reply format of one kind of model proposer."""
 
     schema: Mapping[str, Any]
     read: Callable[[str], Draft]
     simplifies: bool = False
-    """Whether its edits are meant to leave less, at no loss."""
+    """True if its edits should shorten the text without loss of quality."""
     faults: Callable[[Brief, Candidate], Iterator[str]] = _nothing
-    """What is wrong with the candidate that the edits make, besides what holds for all."""
+    """Problems of the resulting candidate, besides those checked for all kinds."""
 
 
 EDIT = Form(_object(why=_TEXT, cases=_rows(_TEXT), edits=_EDITS), read_edits)
@@ -225,22 +225,22 @@ class ModelProposer:
     sight: Sight
     form: Form = EDIT
     room: int | None = None
-    """Tokens that a request may have; None where that is not known."""
+    """Tokens that a request may have; None if unknown."""
     name: str = "edit"
     serial: bool = False
 
     @property
     def builds(self) -> bool:
-        """Unless it leaves something out: that is to be less than what leads, and no worse."""
+        """True unless it simplifies: a shorter text is compared with the incumbent itself."""
         return not self.simplifies
 
     @property
     def simplifies(self) -> bool:
-        """Whether it is after less text at no loss."""
+        """True if it should shorten the text without loss of quality."""
         return self.form.simplifies
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """What the model would change."""
+        """Ask the model for edits; retry once if they cannot be used."""
         wanted = self._wanted(brief)
         if wanted is not None and not brief.answers:
             return wanted
@@ -261,7 +261,7 @@ class ModelProposer:
         if wrong:
             request = once_more(request, reply.text, _words(wrong))
             again = await ask(scope, self.model, request, rules=rules)
-            # one that has no room for its own mistake may still have been half right
+            # a retry that does not fit into the window: part of the first answer may be right
             if isinstance(again, Failure) and again.kind != "context":
                 told = having_said(again, reply.text, "; ".join(wrong))
                 return replace(told, blame="infrastructure")
@@ -276,15 +276,15 @@ class ModelProposer:
         return Proposal(draft.edits, why, cites, simplifies, unseen=shown.unseen)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """For each step, what it looks at first."""
+        """Number of rollouts per step that it looks at first."""
         return min(self.sight.cases, len(train))
 
     def _shown(self, brief: Brief) -> Brief:
-        """The brief with what the model is to see of it."""
+        """Brief restricted to what the model may see."""
         return brief
 
     def _wanted(self, brief: Brief) -> Ask | None:
-        """Some train cases, others in every step, to be looked at first."""
+        """Request for rollouts of some train cases, a new sample in each step."""
         size = min(self.sight.cases, len(brief.train))
         if not size:
             return None
@@ -293,18 +293,18 @@ class ModelProposer:
         return Ask(brief.incumbent.id, pairs, "feedback")
 
     def _told(self, brief: Brief) -> str:
-        """The prompt, with the facts of the task that it asks for."""
+        """Prompt with the placeholders of the task filled in."""
         return filled(self.prompt, facts_of(brief))
 
     def _asked(self, brief: Brief) -> Asked:
         told = (Message("system", self._told(brief)),)
-        # another for each step, or steps that are open side by side would all propose the same
+        # a new seed for each step, or concurrent steps would all propose the same
         request = ModelRequest(told, schema=self.form.schema, seed=brief.seed >> 17)
         return Asked(self.model, request, self.room)
 
 
 def _wrong(brief: Brief, draft: Draft, form: Form) -> list[str]:
-    """Why the edits cannot be made, or are not worth it; nothing when they are."""
+    """Reasons why the edits cannot be made or are not worth it; empty if there are none."""
     rules = brief.rules
     applied = apply_edits(brief.incumbent, draft.edits, rules)
     told = [
@@ -312,7 +312,7 @@ def _wrong(brief: Brief, draft: Draft, form: Form) -> list[str]:
         for n, report in enumerate(applied.reports, 1)
         if report.fate != "applied"
     ]
-    # what it builds on counts too: both are judged as one change of what leads
+    # the step it builds on counts too: both are judged as one change of the incumbent
     files = len(changed_paths(brief.ground, applied.candidate))
     if rules.max_files is not None and files > rules.max_files:
         told.append(f"{count(files, 'file')} would change, {rules.max_files} allowed")

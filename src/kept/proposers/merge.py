@@ -1,7 +1,7 @@
-"""Puts near misses together: what is too small to be proven alone may be large enough with others.
+"""Merging of promising edits: small gains that together may be large enough to confirm.
 
-The best first; one whose edits do not go together with those before it is left out this time. Whole
-texts that say some of the same are alternatives, of which one at a time is raced.
+The best is taken first; edits that conflict with those before are left out this time. Whole
+texts that share new sentences are alternatives, of which one at a time is raced.
 """
 
 import re
@@ -21,12 +21,12 @@ class Merge:
 
     locate: Locator
     single: bool = False
-    """Whether only one at a time is taken up: all are alternatives."""
+    """True if only one is taken up at a time: all are alternatives."""
     name: str = MERGE
     serial: bool = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """As many of the pool as go together."""
+        """Merge as many promising steps as fit together."""
         edits: tuple[Edit, ...] = ()
         members: list[int] = []
         taken: list[tuple[Edit, ...]] = []
@@ -34,12 +34,14 @@ class Merge:
         alone = [miss for miss in brief.pool if miss.alone][:1]
         made = (brief.history[miss.step].proposal for miss in brief.pool)
         built_on = any(one.builds_on for one in made if one is not None)
-        # steps that others build on, and whose edits the incumbent has by now
+        # steps that others build on, and whose edits the incumbent already has
         there = kept_since(brief.history, 0) if built_on else set[int]()
         best_first = sorted(alone or brief.pool, key=lambda miss: (-miss.estimate, miss.step))
         for miss in best_first[: 1 if self.single else None]:
             more = tuple(_edits(brief, brief.history[miss.step], there))
             news = _news(brief, brief.history[miss.step])
+            # skip a step that is already in, changes nothing, repeats or conflicts with
+            # earlier ones, or exceeds the limits together with them
             if (
                 miss.step not in there
                 and more
@@ -52,6 +54,7 @@ class Merge:
                 said |= news
                 edits = (*edits, *more)
                 members.append(miss.step)
+                # with a step come all steps that it builds on
                 there |= {*line_of(brief.history, miss.step)}
         if not members:
             return next(
@@ -65,9 +68,9 @@ class Merge:
         return Proposal(edits, words, merges=tuple(members))
 
     def _alternative(self, brief: Brief, step: int) -> Proposal | None:
-        """A whole text for another incumbent, where it promised more than was kept since.
+        """Whole text for another incumbent, if it promised more than was kept since.
 
-        It takes the place of what was kept, so it is raced by itself: the gate compares the two.
+        It replaces what was kept, so it is raced by itself: the gate compares the two.
         """
         closed = brief.history[step]
         edits = closed.proposal.edits if closed.proposal else ()
@@ -81,7 +84,7 @@ class Merge:
         return Proposal(edits, f"takes up what step {step} proposed", merges=(step,))
 
     def _apply(self, brief: Brief, edits: tuple[Edit, ...]) -> bool:
-        """Whether every one of the edits takes effect, and all together are not too much."""
+        """True if every edit takes effect, and all together are within the limits."""
         applied = apply_edits(brief.incumbent, edits, brief.rules, self.locate)
         pair, rules = (brief.incumbent, applied.candidate), brief.rules
         if rules.max_files is not None and len(changed_paths(*pair)) > rules.max_files:
@@ -91,27 +94,27 @@ class Merge:
 
 
 def _edits(brief: Brief, step: ClosedStep, there: Collection[int]) -> Iterator[Edit]:
-    """What a step proposed besides what is there already.
+    """Edits of a step, without those that are already in the incumbent.
 
-    A whole new text as the changes that it makes, where that is known.
+    A whole text becomes the changes that it makes, if it was written for the incumbent.
     """
     made = edits_without(brief.history, step.proposal, there) if step.proposal else ()
     for at, edit in enumerate(made):
         if any(isinstance(later, Write) and later.path == edit.path for later in made[at + 1 :]):
-            continue  # nothing of it is left in a file that is written anew
+            continue  # a later whole text overwrites this edit
         text = brief.incumbent.texts.get(edit.path)
         if not isinstance(edit, Write) or not text:
             yield edit
         elif step.incumbent == brief.incumbent.id:
             yield from edits_between(edit.path, text, edit.text)
-        # else it was written for another text, and would undo what was kept since
+        # else it was written for another text, and would undo changes kept since
 
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 
 
 def _news(brief: Brief, step: ClosedStep) -> set[str]:
-    """The sentences that whole texts of a step bring in."""
+    """Sentences that a step's whole texts add."""
     found: set[str] = set()
     for edit in step.proposal.edits if step.proposal else ():
         if isinstance(edit, Write):
@@ -121,7 +124,7 @@ def _news(brief: Brief, step: ClosedStep) -> set[str]:
 
 
 def _overwrites(edits: tuple[Edit, ...], more: tuple[Edit, ...]) -> bool:
-    """Whether a whole text would take the place of what another has changed."""
+    """True if a whole text would overwrite a file that another edit changes."""
     touched = {edit.path for edit in edits}
     written = {edit.path for edit in (*edits, *more) if isinstance(edit, Write)}
     return any(edit.path in touched and edit.path in written for edit in more)

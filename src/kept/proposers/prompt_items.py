@@ -22,23 +22,23 @@ from kept.core.text import count, shortened
 from kept.models.context_window import fences, picture_tokens, tokens_of
 
 ROOM = 60_000
-"""Tokens that are shown where nobody knows how much a model can read."""
+"""Tokens shown if the context window of the model is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing to be shown, in its place."""
+    """One text to show, with its place in the order."""
 
     what: str
-    """In a word or two, for who reads what was left out."""
+    """Name of its kind, for the list of omitted parts."""
     text: str
     rank: int = 0
-    """The higher, the sooner it goes; 0 stays."""
+    """Parts with a higher rank are dropped first; 0 is never dropped."""
 
 
 def fitted(parts: Sequence[Part], room: int | None) -> str:
-    """The parts that there is room for, in their order, and what is missing in words."""
-    # of equals the earliest goes first: what happened last matters most
+    """Parts that fit, in their order, followed by a list of omitted ones."""
+    # of equal ranks the earliest is dropped first: what happened last matters most
     order = sorted((at for at, part in enumerate(parts) if part.rank), key=lambda n: -parts[n].rank)
     tokens = [tokens_of(part.text) for part in parts]
     gone = left_out(tokens, order, ROOM if room is None else min(room, ROOM))
@@ -50,9 +50,9 @@ def fitted(parts: Sequence[Part], room: int | None) -> str:
 
 
 def left_out(tokens: Sequence[int], order: Iterable[int], room: int | None) -> set[int]:
-    """Indices of what goes so that the rest fits: the first of an order, as few as will do.
+    """Indices to drop so that the rest fits: as few as possible, in the given order.
 
-    What the order does not name stays. Everything does where the room is not known.
+    Items not in `order` stay. All items stay if the room is unknown.
     """
     used = sum(tokens)
     gone: set[int] = set()
@@ -69,53 +69,53 @@ def _counted(kinds: Iterable[str]) -> str:
 
 
 TAGS = 20
-"""Tokens that the tags round an item take, and the lines between."""
+"""Tokens of the tags around an item, and of the lines between items."""
 
 SPACE = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to be shown."""
+    """One item to show to a model."""
 
     what: str
-    """In a word or two, for who reads what was left out: `trace`, `refused proposal`."""
+    """Name of its kind, for the list of omitted items: `trace`, `refused proposal`."""
     title: str
     text: str
     material: bool = True
-    """Whether it is shown as material that gives no orders; else it is what somebody wants done."""
+    """True if shown as quoted material without authority; False for instructions."""
     needed: bool = False
-    """Whether nothing can be done without it."""
+    """True if the request is useless without it."""
     images: tuple[Image, ...] = ()
-    """Pictures, shown behind the text."""
+    """Images, attached after the text."""
 
     @property
     def tokens(self) -> int:
-        """About how many it takes."""
+        """Estimated number of tokens."""
         pictures = sum(map(picture_tokens, self.images))
         return tokens_of(self.title) + tokens_of(self.text) + TAGS + pictures
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What is shown, and what is not."""
+    """Items that are shown, and items that were dropped."""
 
     items: tuple[Item, ...]
     left_out: tuple[Item, ...] = ()
 
     @property
     def tokens(self) -> int:
-        """About how many it takes."""
+        """Estimated number of tokens of all shown items."""
         return sum(item.tokens for item in self.items)
 
     @property
     def unseen(self) -> str:
-        """What is not shown, in words; empty when all is."""
+        """List of the dropped items in words; empty if all are shown."""
         words = _counted(item.what for item in self.left_out)
         return f"not shown to the model, which has no room for it: {words}" if words else ""
 
     def message(self) -> Message:
-        """All that is shown, as one message; pictures stand behind the text of their item."""
+        """All shown items as one message; images follow the text of their item."""
         material = [item for item in self.items if item.material]
         marked = iter(fences([(item.what.replace(" ", "-"), item.text) for item in material]))
         text = ""
@@ -128,7 +128,7 @@ class Fitted:
 
 
 def fit(items: Sequence[Item], room: int | None) -> Fitted:
-    """As many items as there is room for, the most important first; all where that is unknown."""
+    """Keep as many items as fit, most important first; all if the room is unknown."""
     order = (at for at in reversed(range(len(items))) if not items[at].needed)
     gone = left_out([item.tokens for item in items], order, room)
     kept = tuple(item for at, item in enumerate(items) if at not in gone)
@@ -136,35 +136,35 @@ def fit(items: Sequence[Item], room: int | None) -> Fitted:
 
 
 UNTOLD = ("stale", "indecisive", "unaffordable")
-"""Codes of steps that say nothing of their proposal."""
+"""Verdict codes that say nothing about the proposal."""
 
 
 OUTPUT_ROLES = ("assistant", "stdout")
-"""Roles of trace items that hold what a runner answered."""
+"""Roles of trace items that hold a runner's answer."""
 
 MAX_GOT_CHARS = 2000
-"""Characters of an output shown beside what was expected; the trace has all of it."""
+"""Characters shown of an actual output beside the expected one; the trace has all of it."""
 
 _Row = tuple[Case, Pair, Outcome]
-"""What came of a case."""
+"""A case with its rollout and outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """How much of a run a model is shown."""
+    """Amount of a run that a model is shown."""
 
     fields: tuple[str, ...] = ()
-    """Of train cases."""
+    """Fields of train cases that are shown."""
     cases: int = 8
-    """Train cases on which the incumbent is run for it."""
+    """Number of train cases on which the incumbent is run for the model."""
     traces: int = 3
-    """Of those, how many are told from beginning to end: the worst, and the best as the last."""
+    """Number of these shown with their full trace: the worst, and the best as the last."""
     refused: int = 5
-    """Proposals that came to nothing, the last ones."""
+    """Number of latest unsuccessful proposals."""
 
 
 def items_of(brief: Brief, sight: Sight) -> list[Item]:
-    """All that there is to show, the most important first."""
+    """All items to show, most important first."""
     told = _worst_first(brief)
     titles = {"instruction": "# What is wanted", "rubric": "# What it is judged by"}
     return [
@@ -182,6 +182,7 @@ def items_of(brief: Brief, sight: Sight) -> list[Item]:
             for path, text in sorted(brief.incumbent.texts.items())
             if path not in brief.rules.artifacts
         ),
+        # last, and so dropped first if the context window is too small: notes and traces
         *(Item("note", "# A note from an earlier step", note.text) for note in brief.memory),
         *(
             Item("trace", f"# What happened on {_named(case)}, from the beginning", text)
@@ -196,7 +197,7 @@ def items_of(brief: Brief, sight: Sight) -> list[Item]:
 
 
 def facts_of(brief: Brief) -> Mapping[str, str]:
-    """What the placeholders of a prompt hold."""
+    """Values of a prompt's placeholders."""
     objective, rules = brief.objective, brief.rules
     bounds = objective.bounds
     return {
@@ -230,14 +231,14 @@ def _aim(brief: Brief) -> str:
 def _files(brief: Brief) -> Iterator[Item]:
     texts = brief.incumbent.texts
     paths = sorted(path for path in brief.rules.artifacts if path in texts)
-    # of a whole repository as much as fits is better than nothing at all
+    # of a whole repository, as much as fits is better than nothing
     only = len(paths) == 1
     for path in paths:
         yield Item("file", f"# The file `{path}` as it is now", texts[path], needed=only)
 
 
 def parent_item(brief: Brief) -> Iterator[Item]:
-    """What the texts are, where they are not those that lead."""
+    """Explanation for texts that build on a promising step; none for the incumbent."""
     if brief.parent is None:
         return
     step = brief.parent.step.step
@@ -251,7 +252,7 @@ def parent_item(brief: Brief) -> Iterator[Item]:
 
 
 def _worst_first(brief: Brief) -> list[_Row]:
-    """What the incumbent came to on train cases; failures of its own before all else."""
+    """Train cases that the incumbent ran on: its own failures first, then by loss."""
     cases = {case.id: case for case in brief.train}
     rows = [
         (cases[pair.case], pair, outcome)
@@ -269,7 +270,7 @@ def _worst_first(brief: Brief) -> list[_Row]:
 
 
 def _traced(told: list[_Row], most: int) -> list[_Row]:
-    """The worst of what was looked at, and the best: what goes well is not to be broken."""
+    """Select the worst cases and the best one, so that the model sees what works."""
     if most < 2 or len(told) <= most or told[-1][2].failure is not None:
         return told[:most]
     return [*told[: most - 1], told[-1]]
@@ -312,12 +313,12 @@ def _named(case: Case) -> str:
 
 
 def as_text(value: object) -> str:
-    """A value as a model reads it."""
+    """Format a value for a model: text as it is, else JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _refused(brief: Brief, sight: Sight) -> Iterator[Item]:
-    """Near misses, which nobody need propose again, and the last of what came to nothing."""
+    """Promising steps, which must not be proposed again, and the last rejected ones."""
     pooled = {miss.step for miss in brief.pool}
     past = [
         step
@@ -342,7 +343,7 @@ def _attempt(step: ClosedStep) -> str:
 
 
 def verdict_of(step: ClosedStep) -> str:
-    """How a step ended, in words."""
+    """Outcome, code and reason of a step in one line."""
     return f"{step.verdict.outcome} ({step.verdict.code}): {step.verdict.reason}"
 
 

@@ -1,6 +1,6 @@
-"""Leaves something out: a section, a line or a sentence at a time.
+"""Proposer that removes one section, line or sentence at a time.
 
-The order is drawn anew for every step; what was tried on the incumbent is not tried on it again.
+The order is random in every step. A removal that was tried on the incumbent is not tried again.
 """
 
 import random
@@ -19,7 +19,7 @@ from kept.spec.components import BuildContext, CheckContext
 from kept.spec.validate import SomeTexts, SpecModel, some
 
 SHOWN = 60
-"""Characters of what is left out that `why` quotes."""
+"""Number of characters of the removed text that `why` quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Prune:
     name: str = "prune"
     serial: bool = True
     simplifies: bool = True
-    """Whether it is after less text at no loss."""
+    """Marks its proposals as shorter text without loss of quality."""
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """One unit less, or that all were tried."""
+        """Propose the removal of one unit; skip once all were tried."""
         texts = brief.incumbent.texts
         found = [(p, u) for p in self.files if p in texts for u in units(p, texts[p], self.kinds)]
         random.Random(brief.seed).shuffle(found)
@@ -48,13 +48,13 @@ class Prune:
             quote = words if len(words) <= SHOWN else f"{words[: SHOWN - 1]}…"
             why = f"without the {unit.kind} `{quote}`"
             return Proposal((edit,), why=why, simplifies=True)
-        # one that is open may yet be kept, and then there is a new text to shorten
+        # an open one may still be kept, and then there is a new text to shorten
         waiting = any(proposal.simplifies for proposal in brief.open)
         reason = "everything that can be left out was tried" if found else "nothing to leave out"
         return Skip(reason, exhausted=not waiting)
 
     def _tried(self, brief: Brief) -> set[tuple[Edit, ...]]:
-        """Proposals that were judged against this incumbent, or are about to be."""
+        """Edits judged against this incumbent, and edits of open proposals."""
         now = brief.incumbent.id
         judged = {
             step.proposal.edits
@@ -64,16 +64,16 @@ class Prune:
         return judged | {proposal.edits for proposal in brief.open}
 
     def _applies(self, brief: Brief, edit: Edit) -> bool:
-        """Whether the rules let the unit go: a protected region stays."""
+        """True if the rules allow the removal; protected regions stay."""
         return apply_edits(brief.incumbent, (edit,), brief.rules).complete
 
 
 class PruneSpec(SpecModel):
-    """Leave something out."""
+    """Removal of parts of a text."""
 
     kind: Literal["prune"]
     files: SomeTexts | None = None
-    """Patterns of artifacts; by default all of them."""
+    """Patterns of artifacts; all by default."""
     units: Annotated[
         tuple[Literal["section", "line", "sentence"], ...],
         Field(strict=False),
@@ -82,7 +82,7 @@ class PruneSpec(SpecModel):
 
 
 class PruneComponent(ProposerComponent[PruneSpec]):
-    """Leave something out."""
+    """Proposer that removes parts of a text."""
 
     Spec = PruneSpec
 
@@ -95,7 +95,7 @@ class PruneComponent(ProposerComponent[PruneSpec]):
                 context.report(("files", at), f"`{pattern}` matches no artifact", hint)
 
     def build(self, spec: PruneSpec, context: BuildContext) -> Prune:
-        """The artifacts that match, in the order of the patterns."""
+        """Build the proposer for all artifacts that match, in the order of the patterns."""
         patterns = ("*",) if spec.files is None else spec.files
         hits = (path for one in patterns for path in context.texts if fnmatchcase(path, one))
         return Prune(tuple(dict.fromkeys(hits)), spec.units, context.name)

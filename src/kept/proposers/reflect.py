@@ -1,8 +1,8 @@
-"""Reflection on a few cases, chosen where there is something to be won.
+"""Reflection on a few cases, chosen where a better result is possible.
 
-The incumbent is run on many train cases once, and every step looks at a few of them: such as the
-incumbent fails and a near miss does not, for there a better text exists; then other failures; and
-some that went well, so that the model sees what must not be lost.
+The incumbent runs on many train cases once, and every step looks at a few of them. First come
+cases that the incumbent fails and a promising step does not: there a better text exists. Other
+failures follow, then some good results, so that the model sees what must not be lost.
 """
 
 import random
@@ -16,7 +16,7 @@ from kept.core.rollout import Pair
 from kept.proposers.llm import ModelProposer
 
 WELL = 4
-"""Of so many cases, one is shown that went well."""
+"""One of this many shown cases is a good result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class ReflectProposer(ModelProposer):
     """Implements `kept.core.ports.Proposer`."""
 
     batch: int = 6
-    """Cases that the model is shown, of those that are looked at."""
+    """Number of cases shown to the model, out of all that were run."""
 
     def _wanted(self, brief: Brief) -> Ask | None:
-        """The same cases as long as the incumbent is the same, so that they are paid for once."""
+        """Request the same cases for the same incumbent, so that they are paid for once."""
         size = self.most_asked(brief.train)
         if brief.parent is not None:
-            # a near miss may never be built on again: no more than is shown of it
+            # a promising step may never be built on again: request no more than is shown
             size = min(size, self.batch)
         if not size:
             return None
@@ -42,7 +42,7 @@ class ReflectProposer(ModelProposer):
 
 
 def minibatch(brief: Brief, size: int) -> Brief:
-    """The brief with no more cases than that, others in every step."""
+    """Copy of the brief with at most `size` cases, a new selection in each step."""
     told = {
         pair: outcome
         for answer in brief.answers
@@ -53,6 +53,7 @@ def minibatch(brief: Brief, size: int) -> Brief:
         pair: inf if outcome.failure is not None else brief.objective.loss(outcome.metrics)
         for pair, outcome in told.items()
     }
+    # failures by the candidate rank as the worst loss; outages are ignored
     if not losses:
         return brief
     chosen = {*_chosen(brief, losses, size)}
@@ -75,7 +76,7 @@ def _chosen(brief: Brief, losses: dict[Pair, float], size: int) -> Sequence[Pair
     rest = [pair for pair in failed if pair not in won]
     draw = random.Random(brief.seed)
     for row in (well, won, rest):
-        # an order that does not depend on which answer came first
+        # sort first: the order must not depend on which answer came first
         row.sort()
         draw.shuffle(row)
     shown = min(len(well), size // WELL)

@@ -1,4 +1,4 @@
-"""The proposers that a spec may name."""
+"""Registry of proposers that a spec may name."""
 
 from collections.abc import Iterable
 from typing import TypeVar, cast
@@ -34,14 +34,14 @@ _UNREAD = {
     *("startup", "train_sample", "units", "between", "count", "timeout_seconds", "network"),
     *("cases", "traces", "refused", "batch"),
 }
-"""Keys of proposers that say nothing about which files they need."""
+"""Keys of proposers that have no effect on which files they need."""
 
 
 class ProposerComponent(Component[S, Proposer]):
     """One kind of proposer."""
 
     def read(self, given: object) -> S | None:
-        """The spec, without wrong values that no file is looked up by."""
+        """Parse the spec without its wrong values, if no file depends on these."""
         try:
             return self.Spec.model_validate(given)
         except ValidationError as error:

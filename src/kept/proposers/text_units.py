@@ -20,17 +20,17 @@ RULE = "---"
 
 @dataclass(frozen=True, slots=True)
 class TextAxis:
-    """One text, and how long it may become."""
+    """One editable text, and its maximum length."""
 
     path: str
-    """As the spec names it."""
+    """Path as the spec names it."""
     file: str
     key: str = ""
-    """The value that is meant; empty for the file as a whole."""
+    """Key of the value in the file; empty for the whole file."""
     max_chars: int = 8000
 
     def read(self, texts: Mapping[str, str]) -> str | NoSpan:
-        """The text as it stands."""
+        """Read the current text."""
         if self.file not in texts:
             return NoSpan("target missing", f"there is no {self.file}")
         if not self.key:
@@ -39,26 +39,26 @@ class TextAxis:
         return value if isinstance(value, NoSpan) else str(value)
 
     def edits(self, texts: Mapping[str, str], new: str) -> tuple[Edit, ...]:
-        """What makes it another text."""
+        """Edits that replace the text with `new`."""
         if self.key:
             return (SetValue(self.file, self.key, new),)
         old = texts[self.file]
         head = old[: len(old) - len(body_of(old))]
         if not head and body_of(new) != new:
-            # it begins with what would be taken for a head, and dropped
+            # the text begins like front matter, which would be dropped: put a real one before it
             head = f"{RULE}\nversion: 1\n{RULE}\n"
         return (Write(self.file, head + new),)
 
 
 def body_of(text: str) -> str:
-    """A text without its head."""
+    """Text without its front matter."""
     lines = text.splitlines(keepends=True)
     if not lines or lines[0].rstrip() != RULE:
         return text
     for number, line in enumerate(lines[1:], 1):
         if line.rstrip() == RULE:
             head = "".join(lines[1:number])
-            # prose between two rules is no head
+            # text between two horizontal rules is no front matter
             return "".join(lines[number + 1 :]).lstrip("\r\n") if _is_mapping(head) else text
     return text
 
@@ -79,13 +79,13 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r"[ ]{0,3}(#{1,6})[ \t]")
-# the end of a sentence, and then something that may begin one
+# end of a sentence, followed by a possible start of the next
 _END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9*`_])")
 _PROSE = (".md", ".markdown", ".txt", ".rst", "")
 
 
 class Unit(NamedTuple):
-    """A stretch of a text that can be left out."""
+    """A part of a text that can be removed."""
 
     kind: Kind
     start: int
@@ -93,7 +93,7 @@ class Unit(NamedTuple):
 
 
 def units(path: str, text: str, kinds: Sequence[Kind] = KINDS) -> Iterator[Unit]:
-    """Every unit of a text; of those that leave the same text behind, the first."""
+    """Yield all units of a text; of units whose removal gives the same text, the first."""
     first, last = len(text) - len(text.lstrip()), len(text.rstrip())
     seen: set[tuple[int, int]] = set()
     known: dict[tuple[int, int], int] = {}
@@ -104,7 +104,7 @@ def units(path: str, text: str, kinds: Sequence[Kind] = KINDS) -> Iterator[Unit]
         if kind != "line" and not is_prose:
             continue
         for start, end in finders[kind](text):
-            # what says nothing, and what is all there is, is none
+            # skip blank units, and a unit that is the whole text
             if not text[start:end].strip() or (first >= start and end >= last):
                 continue
             place = (_leftmost(text, start, end, known), end - start)
@@ -114,10 +114,10 @@ def units(path: str, text: str, kinds: Sequence[Kind] = KINDS) -> Iterator[Unit]
 
 
 def _leftmost(text: str, start: int, end: int, known: dict[tuple[int, int], int]) -> int:
-    """The first place of a stretch of this length that leaves the same text behind.
+    """First position of a unit of this length whose removal gives the same text.
 
-    Two of them do just when one can be moved to the other character by character. Comparing what
-    they leave would take the square of the length of a text.
+    Two units are equivalent exactly if one can be shifted to the other character by character.
+    Comparing the remaining texts would take quadratic time.
     """
     size, at = end - start, start
     while at and text[at - 1] == text[at - 1 + size]:
@@ -130,7 +130,7 @@ def _leftmost(text: str, start: int, end: int, known: dict[tuple[int, int], int]
 
 
 def _rows(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Offset and text of each line, and whether it is code between fences."""
+    """Yield offset and text of each line, and True if it is inside a code fence."""
     at, fence = 0, ""
     for row in lines_of(text):
         mark = _FENCE.match(row)
@@ -144,7 +144,7 @@ def _rows(text: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def _sections(text: str) -> Iterator[tuple[int, int]]:
-    """From a heading to the next one that is not below it."""
+    """Yield the range from each heading to the next one of the same or a higher level."""
     headings = [
         (at, len(found[1]))
         for at, row, code in _rows(text)
@@ -152,6 +152,7 @@ def _sections(text: str) -> Iterator[tuple[int, int]]:
     ]
     ends = dict.fromkeys((at for at, _ in headings), len(text))
     open_: list[tuple[int, int]] = []
+    # a stack of open headings: each is closed by the next one that is not deeper
     for at, depth in headings:
         while open_ and open_[-1][1] >= depth:
             ends[open_.pop()[0]] = at
@@ -165,7 +166,7 @@ def _lines(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _sentences(text: str) -> Iterator[tuple[int, int]]:
-    """Sentences of lines that have several; the space behind one goes with it."""
+    """Yield sentences of lines that have several, each with the space after it."""
     for at, row, code in _rows(text):
         if code:
             continue
@@ -174,6 +175,6 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
         for start, end in pairwise(cuts):
             if (start, end) == (0, len(body)):
                 continue
-            # the last sentence takes the space before it along
+            # the last sentence includes the space before it
             first = len(body[:start].rstrip()) if end == len(body) else start
             yield at + first, at + end

@@ -10,7 +10,7 @@ from kept.spec.validate import SomeTexts, SpecModel
 
 
 class VariantsSpec(SpecModel):
-    """Texts that somebody already wrote."""
+    """Files with finished alternative texts."""
 
     kind: Literal["variants"]
     files: SomeTexts
@@ -22,12 +22,12 @@ class VariantsComponent(ProposerComponent[VariantsSpec]):
     Spec = VariantsSpec
 
     def check(self, spec: VariantsSpec, context: CheckContext) -> None:
-        """Read the texts; report files that stand for no artifact."""
+        """Read the texts; report files that match no artifact."""
         found = read_alternatives(context.source, context.at("files"), spec.files, context.texts)
         context.found.update({one.label: one.texts for one in found})
 
     def build(self, spec: VariantsSpec, context: BuildContext) -> Variants:
-        """Each text once, in order."""
+        """Build a proposer that tries each text once, in order."""
         found = context.found.items()
         read = (Variant(texts, label) for label, texts in found if not isinstance(texts, str))
         return Variants(tuple(read), context.name)

@@ -14,29 +14,29 @@ from kept.core.schedules.round_robin import CLAIM, MEASURE, PROVE
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Always asks for the same measurement."""
+    """Proposer that always requests the same measurement."""
 
     reply: Prove | Claim | Measure
     name: str
     serial: bool = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """Have it measured."""
+        """Return the request."""
         return self.reply
 
 
 MEASURED = (Measured(Prove(), PROVE), Measured(Claim(), CLAIM))
 
 SEED_ALONE = Measured(Measure(), MEASURE)
-"""The one turn of a run that plans a comparison."""
+"""The only turn of a run that plans a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One alternative: whole texts to stand where those of the artifacts stand."""
+    """One alternative: whole texts that replace those of artifacts."""
 
     texts: Mapping[str, str]
-    """By the path of the artifact; those not named stay as they are."""
+    """Texts by path of the artifact; artifacts not named keep theirs."""
     label: str
 
 
@@ -49,7 +49,7 @@ class Variants:
     serial: bool = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """The next variant, or that there are no more."""
+        """Propose the next variant; skip once all were proposed."""
         number = brief.turn.number
         if number >= len(self.variants):
             n = len(self.variants)
@@ -60,5 +60,5 @@ class Variants:
         return Proposal(edits, why=f"variant {variant.label}")
 
     def most_proposed(self) -> int:
-        """Each is proposed once."""
+        """Number of variants: each is proposed once."""
         return len(self.variants)

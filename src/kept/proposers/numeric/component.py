@@ -21,7 +21,7 @@ def _choice(value: object) -> object:
     return value
 
 
-# not a union: a fault of it would be told once for each member
+# not a union: pydantic would report a wrong value once for each member
 Choice = Annotated[Any, AfterValidator(_choice)]
 
 
@@ -30,18 +30,18 @@ class AxisSpec(SpecModel):
 
     file: Text
     path: Text
-    """Where in the file it stands: `model.temperature`, `tools[name=x].top_k`, `KEY`."""
+    """Path of the value in the file: `model.temperature`, `tools[name=x].top_k`, `KEY`."""
     type: Literal["float", "int"] | None = None
-    """Of a range; not guessed from how its ends are written, since 0 and 1 may well be floats."""
+    """Type of a range. It is explicit because 0 and 1 may well be floats."""
     range: Annotated[tuple[Finite, Finite], Field(strict=False)] | None = None
     log: bool = False
-    """Whether all magnitudes are alike probable, rather than all numbers."""
+    """True to sample magnitudes uniformly (log scale), rather than numbers."""
     step: Finite | None = None
     choices: Annotated[tuple[Choice, ...], Field(strict=False)] | None = None
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """A range or choices, and what goes with each."""
+        """Report a missing or contradictory range or choices."""
         if not {"range", "choices"} <= said.keys():
             return
         if (said["range"] is None) == (said["choices"] is None):
@@ -54,7 +54,7 @@ class AxisSpec(SpecModel):
 
 
 def choice_faults(choices: Sequence[object], said: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the choices of an axis, and with what else is said of it."""
+    """Problems of the choices of an axis, and of keys that do not go with choices."""
     if len(choices) < 2:
         yield "`choices` leave nothing to choose: give two or more"
     doubled = [choice for n, choice in enumerate(choices) if choice in choices[:n]]
@@ -67,7 +67,7 @@ def choice_faults(choices: Sequence[object], said: Mapping[str, Any]) -> Iterato
 def range_faults(
     low: float, high: float, said: Mapping[str, Any], *, typed: bool = False
 ) -> Iterator[str]:
-    """What is wrong with the range of an axis, and with what else is said of it."""
+    """Problems of the range of an axis, and of keys that do not go with a range."""
     log, step = said.get("log"), said.get("step")
     if low >= high:
         yield "`range` is empty: write the least value, then a greater one"
@@ -89,9 +89,9 @@ class NumericSpec(SpecModel):
     kind: Literal["numeric"]
     axes: Annotated[tuple[AxisSpec, ...], Field(strict=False), AfterValidator(some)]
     startup: Count = 5
-    """Points that are drawn at random before the search learns from them."""
+    """Number of random points before the search learns from results."""
     train_sample: Count | None = None
-    """Train cases that each point is measured on for the search; by default all."""
+    """Number of train cases that each point is measured on; all by default."""
 
 
 class NumericComponent(ProposerComponent[NumericSpec]):
@@ -100,7 +100,7 @@ class NumericComponent(ProposerComponent[NumericSpec]):
     Spec = NumericSpec
 
     def read(self, given: object) -> NumericSpec:
-        """Never None: each of its axes is checked by itself, from what the source has."""
+        """Parse the spec. Never None: each axis is checked by itself, from the source."""
         return super().read(given) or NumericSpec.model_construct(kind="numeric", axes=())
 
     def check(self, spec: NumericSpec, context: CheckContext) -> None:
@@ -125,7 +125,7 @@ class NumericComponent(ProposerComponent[NumericSpec]):
                 context.report(("axes", at, "path"), f"it is {kind_of(value)}, {_not_in(axis)}")
 
     def build(self, spec: NumericSpec, context: BuildContext) -> Numeric:
-        """The search; it starts at the values of the artifacts."""
+        """Build the search; it starts at the current values of the artifacts."""
         axes = tuple(Axis(axis.file, axis.path, _domain(axis)) for axis in spec.axes)
         found = [read_value(axis.file, context.texts[axis.file], axis.path) for axis in axes]
         start = tuple(value for value in found if not isinstance(value, NoSpan))
@@ -133,7 +133,7 @@ class NumericComponent(ProposerComponent[NumericSpec]):
 
 
 def _current(context: CheckContext, at: int, file: str, path: str) -> Value | None:
-    """The value that an axis has now; None, and a report, when there is none."""
+    """Current value of an axis; None, and a report, if there is none."""
     texts = context.texts
     if file not in texts:
         if texts:

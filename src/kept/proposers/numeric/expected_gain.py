@@ -1,8 +1,8 @@
-"""What is still to be gained by another point, as a Gaussian process over the points told sees it.
+"""Expected improvement by another point, from a Gaussian process over the measured points.
 
-A tree-structured Parzen estimator ranks points and has no loss to tell for one. So a second, named
-model answers that: a squared-exponential kernel with one length over the unit cube, its length, its
-scale and its noise chosen by the likelihood of the losses told.
+A tree-structured Parzen estimator ranks points but predicts no loss. So a second model does: a
+Gaussian process with a squared-exponential kernel of one length over the unit cube. Length, scale
+and noise maximize the likelihood of the losses.
 """
 
 import random
@@ -19,37 +19,37 @@ from kept.proposers.numeric.tpe import Told
 NAME = "gaussian process, squared-exponential kernel, expected improvement"
 
 LENGTHS = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""Of the kernel, in sides of the unit cube."""
+"""Candidate lengths of the kernel, in sides of the unit cube."""
 
 NOISES = (1e-6, 1e-3, 1e-2, 0.1, 0.3, 1.0)
-"""Variance of the noise, in variances of what is modelled; where nobody knows it."""
+"""Candidate variances of the noise, relative to the model's variance; for unknown noise."""
 
 SHARES = (1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
-"""The same where it is known: then what is modelled may be as small as it likes."""
+"""The same for known noise; up to 1000, as the modelled variance may be very small."""
 
 DRAWS = 512
-"""Points among which the best is looked for."""
+"""Number of points among which the best is searched."""
 
 NEAR = 128
-"""Of those, the ones round the best that is known; each side is shortened to this share."""
+"""Number of those near the best known point; each side is scaled by `REACH`."""
 REACH = 0.1
 
 Array = npt.NDArray[np.floating[Any]]
 
 
 class Fitted(NamedTuple):
-    """A model of the losses."""
+    """A fitted Gaussian process."""
 
     places: Array
     length: float
     mean: float
     scale: float
-    """Variance of what is modelled, without noise."""
+    """Variance of the modelled function, without noise."""
     inverse: Array
     weights: Array
 
     def at(self, places: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation of the loss, without noise, at each of some places."""
+        """Mean and standard deviation of the loss, without noise, at each place."""
         near = _kernel(places, self.places, self.length)
         mean = self.mean + near @ self.weights
         left = 1.0 - np.einsum("ij,jk,ik->i", near, self.inverse, near)
@@ -57,19 +57,19 @@ class Fitted(NamedTuple):
 
 
 def expected_gain(space: Space, told: Sequence[Told], here: Point, seed: int) -> float | None:
-    """The most that a point is expected to better where we stand, in losses; None without rows."""
+    """Largest expected decrease of the loss from `here`; None with fewer than two points."""
     rows = [row for row in told if space.holds(row.point)]
     if len(rows) < 2:
         return None
     places = np.array([place_of(space, row.point) for row in rows])
-    # the variance of the noise of a loss, over all that were measured more than once
+    # pooled variance of a loss, over all points measured more than once
     noises = [row.noise**2 for row in rows if row.noise is not None]
     noise = sum(noises) / len(noises) if noises else 0.0
     model = fitted(places, np.array([row.loss for row in rows]), noise)
     if model is None:
         return 0.0
     known, _ = model.at(places)
-    # of a point that cannot be modelled, the best that can
+    # if the current point is outside the space, compare with the best modelled one
     stands = model.at(np.array([place_of(space, here)]))[0][0] if space.holds(here) else known.min()
     best = rows[int(known.argmin())].point
     drawn = np.array([place_of(space, point) for point in _draws(space, best, seed)])
@@ -79,7 +79,7 @@ def expected_gain(space: Space, told: Sequence[Told], here: Point, seed: int) ->
 
 
 def improvement(gain: float, spread: float) -> float:
-    """What a point is expected to better, where its gain is normal with this mean and spread."""
+    """Expected improvement, if the gain is normal with this mean and standard deviation."""
     if spread <= 0.0:
         return max(gain, 0.0)
     z = gain / spread
@@ -88,9 +88,9 @@ def improvement(gain: float, spread: float) -> float:
 
 
 def fitted(places: Array, losses: Array, known: float = 0.0) -> Fitted | None:
-    """The most likely model of the kind; None where all losses are the same.
+    """Most likely model; None if all losses are equal.
 
-    `known` is the variance of their noise; without it, that is chosen as the rest is.
+    `known` is the variance of the noise; 0 means that it is estimated too.
     """
     mean, size = float(losses.mean()), len(losses)
     rest = losses - mean
@@ -102,10 +102,12 @@ def fitted(places: Array, losses: Array, known: float = 0.0) -> Fitted | None:
         for noise in SHARES if known else NOISES:
             inverse = np.linalg.inv(kernel + noise * np.eye(size))
             fits = float(rest @ inverse @ rest)
+            # with known noise, `noise` is its share of the variance, so the scale follows from it;
+            # else the scale is the maximum-likelihood estimate
             scale = known / noise if known else fits / size
             _, half = np.linalg.slogdet(inverse)
             likely = (half - size * log(scale) - fits / scale) / 2 if scale > 0 else -inf
-            # of equals the one with the least noise, whatever the last digits say
+            # of equally likely models, the one with the least noise, despite rounding
             if likely > best + 1e-9:
                 best = likely
                 found = Fitted(places, length, mean, scale, inverse, inverse @ rest)
@@ -113,7 +115,7 @@ def fitted(places: Array, losses: Array, known: float = 0.0) -> Fitted | None:
 
 
 def place_of(space: Space, point: Point) -> list[float]:
-    """A point in the unit cube; choices are corners, each as far from any other as a whole side."""
+    """Point in the unit cube; choices are one-hot, so that any two have distance 1."""
     place: list[float] = []
     for axis, value in zip(space.axes, point, strict=True):
         domain = axis.domain
@@ -135,7 +137,7 @@ def _draws(space: Space, best: Point, seed: int) -> Iterator[Point]:
 
 
 def _between(domain: Any, was: Any, far: Any) -> Any:  # noqa: ANN401 # one of two kinds of value
-    """A value on the way from one to another; a choice stays."""
+    """Value between two others; a choice stays as it is."""
     if isinstance(domain, Choices):
         return was
     return domain.at(domain.place(was) + REACH * (domain.place(far) - domain.place(was)))

@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 
 
 UNTRIED = ("stale", "indecisive")
-"""Verdicts that say nothing of a point, so that it may be tried again."""
+"""Verdict codes that say nothing about a point, so that it may be tried again."""
 
 SCREENED = ("judged", "near miss")
-"""Verdicts on a candidate that ran, be it on train cases alone."""
+"""Verdict codes of candidates that ran, even if on train cases alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A candidate whose point is known."""
+    """A candidate with its known point."""
 
     point: Point
     candidate: str
     loss: float | None = None
-    """On the deciding cases; None where there is none, or the candidate failed."""
+    """Loss on the deciding cases; None if there is none, or the candidate failed."""
     train: float | None = None
-    """On the train cases, where its verdict was made by them."""
+    """Loss on the train cases, if the verdict came from them."""
     noise: float | None = None
-    """The standard error of `train`, where it was measured more than once."""
+    """Standard error of `train`, if measured more than once."""
     failed: bool = False
-    """By its own fault, or it broke a constraint."""
+    """True if it failed by its own fault, or broke a constraint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class Past:
 
     space: Space
     start: Point
-    """Where the seed stands."""
+    """Point of the seed."""
     name: str
     brief: Brief
 
     def tried(self) -> Iterator[tuple[ClosedStep, Point]]:
-        """What this proposer tried in this phase, oldest first."""
+        """Yield steps and points that this proposer tried in this phase, oldest first."""
         for step in self.brief.history.of(self.name):
             if step.turn.phase == self.brief.turn.phase:
                 point = self._own(step)
@@ -73,7 +73,7 @@ class Past:
                     yield step, point
 
     def measured(self) -> Iterator[Measured]:
-        """Where the phase began, then everything that was tried since and came to something."""
+        """Yield the start of the phase, then every point tried since that has a result."""
         objective, implicit = self.brief.objective, is_implicit(self.brief.train)
         first = True
         for step, point in self.tried():
@@ -87,10 +87,10 @@ class Past:
                 yield Measured(self.began(), step.incumbent, loss, was)
             if step.candidate is not None:
                 unknown = step.loss is None and train is None
-                # with cases of its own, a constraint is looked at on train, as the loss is
+                # with separate train cases, a constraint is checked on them, like the loss
                 broke = step.verdict.code == "constraint" and (implicit or unknown)
                 failed = broke or step.verdict.outcome == "crash"
-                # what a screen dropped has no deciding loss, and a train loss like any other
+                # a candidate dropped by the screen has no deciding loss, but a valid train loss
                 dropped = not implicit and step.verdict.code in SCREENED
                 if failed or dropped or not unknown:
                     spread = numbers.get("train_std")
@@ -98,7 +98,7 @@ class Past:
                     yield Measured(point, step.candidate, step.loss, train, noise, failed)
 
     def began(self) -> Point:
-        """Where the incumbent stood when this proposer first tried something in this phase."""
+        """Point of the incumbent when this proposer first tried something in this phase."""
         point = self.start
         first = next((step.step for step, _ in self.tried()), None)
         for step in self.brief.history:
@@ -109,7 +109,7 @@ class Past:
         return point
 
     def seen(self, here: Point) -> set[Point]:
-        """Points that are not to be tried: also of earlier phases, while no text has changed."""
+        """Points not to try again; earlier phases count too while no text has changed."""
         opened = (self.space.meant(proposal) for proposal in self.brief.open)
         points = {here, self.began(), *(p for p in opened if p is not None)}
         same = True
@@ -117,7 +117,7 @@ class Past:
             if same or step.turn.phase == self.brief.turn.phase:
                 point = self._own(step)
                 points |= set() if point is None else {point}
-            # whoever else was kept changed more than numbers
+            # a change kept from another proposer is more than numbers
             same = same and (step.verdict.outcome != "keep" or step.turn.proposer == self.name)
         return points | {self.start} if same else points
 
@@ -127,20 +127,20 @@ class Past:
         return self.space.meant(step.proposal)
 
     def _train_of(self, candidate: str) -> float | None:
-        """The train loss of what leads, from the verdict that it was kept by."""
+        """Train loss of the incumbent, from the verdict that kept it."""
         for step in reversed(self.brief.history):
             if step.candidate == candidate and "train" in step.verdict.numbers:
                 return step.verdict.numbers["train"]
         return None
 
     def _moved(self, point: Point, proposal: Proposal) -> Point:
-        """The point at which texts stand after a proposal, whoever made it."""
+        """Point of the texts after a proposal, from any proposer."""
         pairs = zip(self.space.axes, point, strict=True)
         return tuple(_value_after(axis, value, proposal) for axis, value in pairs)
 
 
 def is_implicit(train: tuple[Case, ...]) -> bool:
-    """Whether a run has no cases of its own: the one case feeds and decides."""
+    """True if a run has no cases of its own: its one case is train and deciding case."""
     return train == (IMPLICIT_CASE,)
 
 
@@ -155,38 +155,38 @@ def _value_after(axis: Axis, value: Value, proposal: Proposal) -> Value:
 
 
 STARTUP = 5
-"""Points that are drawn at random before the estimator has something to go by."""
+"""Number of random points before the estimator is used."""
 
 DRAWS = 4
-"""Draws of the estimator before another way is tried to find a point that is new."""
+"""Samples from the estimator before another way is used to find a new point."""
 
 TRIES = 1000
-"""Random draws before a space with no size counts as used up for now."""
+"""Random samples before a continuous space counts as used up for now."""
 
 MANY = 10_000
-"""Points of a space that are still looked at one by one."""
+"""Largest number of points that is still enumerated."""
 
 
 @dataclass(slots=True, eq=False)
 class Numeric:
-    """Implements `kept.core.ports.Proposer`. What it holds are copies of what the journal knows."""
+    """Implements `kept.core.ports.Proposer`. Its state is a cache of what the journal holds."""
 
     space: Space
     start: Point
-    """Where the seed stands."""
+    """Point of the seed."""
     name: str = "numeric"
     startup: int = STARTUP
     train_sample: int | None = None
-    """Train cases that a point is measured on; None for all."""
+    """Number of train cases that a point is measured on; None for all."""
     eps: float | None = None
-    """The least expected gain that is worth a phase's next trial; None where that is nobody's."""
+    """Smallest expected gain worth another trial in a phase; None for no limit."""
     serial: bool = True
     _losses: dict[str, float | None] = field(default_factory=dict[str, float | None])
-    """Train losses by candidate, of those that are fully known; None where it failed."""
+    """Train losses by candidate, if fully known; None for a failed candidate."""
     _estimator: "Estimator | None" = None
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """The next point, or the rollouts that must be known to choose it."""
+        """Propose the next point, or request the rollouts needed to choose it."""
         here = self.space.read(brief.incumbent.texts)
         if isinstance(here, NoSpan):
             return Skip(f"the values to tune are not all there: {here.detail}")
@@ -194,9 +194,10 @@ class Numeric:
         measured = list(past.measured())
         told: Sequence[Told] = ()
         about: dict[str, object] = {}
-        # a run that is all one phase has no study of its own
+        # a run without phases has no separate studies
         if cycle := cycle_of(brief.turn.phase):
             about = {"kind": "numeric", "numeric_study_id": f"numeric-phase-{cycle}"}
+        # TPE needs enough points; before that, points are random
         if len(measured) >= self.startup:
             answer = self._told(measured, brief)
             if isinstance(answer, Ask):
@@ -218,21 +219,21 @@ class Numeric:
         return Proposal(self.space.edits(point), why=self.space.words(point, here), about=about)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """Rollouts of one candidate that it learns from, besides those that decide."""
+        """Number of train rollouts per candidate that it learns from."""
         return 0 if is_implicit(train) else len(self._pairs(train))
 
     def _used_up(self, brief: Brief) -> Skip:
         size = self.space.size
-        # an open one may yet go stale, and then its point is free again
+        # an open proposal may go stale, and then its point may be tried again
         over = size is not None and not any(self.space.meant(p) for p in brief.open)
         words = f"all {size or TRIES} points drawn were tried before"
-        # between the phases of a cycle texts change, and with them what the points are worth
+        # between the phases of a cycle texts change, and with them the results of points
         if over and cycle_of(brief.turn.phase):
             return Skip(words, ends="exhausted")
         return Skip(words, exhausted=over)
 
     def _foreseen(self, told: "Sequence[Told]", here: Point, seed: int) -> dict[str, object]:
-        """What is still to be gained, where somebody wants to know."""
+        """Expected gain of another point; empty if no limit (`eps`) is set."""
         if self.eps is None:
             return {}
         from kept.proposers.numeric.expected_gain import NAME, expected_gain
@@ -240,7 +241,7 @@ class Numeric:
         return {"surrogate": NAME, "expected_gain": expected_gain(self.space, told, here, seed)}
 
     def _explained(self, told: "Sequence[Told]", point: Point) -> dict[str, object]:
-        """Why this point, by the densities that it was drawn from; nothing in warm-up."""
+        """Densities behind the choice of this point; all None in warm-up."""
         shown = self._estimator.explain(told, point) if self._estimator and told else None
         return {
             "tpe_quantile": shown.quantile if shown else None,
@@ -250,7 +251,7 @@ class Numeric:
         }
 
     def _told(self, measured: Iterable[Measured], brief: Brief) -> "list[Told] | Ask":
-        """Points with losses for the estimator, or what must be rolled out to have them."""
+        """Points with losses for the estimator, or a request for the missing rollouts."""
         from kept.proposers.numeric.tpe import Told
 
         answers = {answer.ask.candidate: answer.outcomes for answer in brief.answers}
@@ -262,7 +263,7 @@ class Numeric:
                     return Ask(row.candidate, self._pairs(brief.train), "feedback")
                 loss = self._train_loss(row.candidate, answers.get(row.candidate), brief.objective)
             if row.failed or loss is None:
-                # the worst that is known so far: bad enough to be avoided, and of this scale
+                # use the worst known loss: bad enough to be avoided, and on this scale
                 worst = brief.objective.worst_loss
                 loss = max((old.loss for old in told), default=None) if worst is None else worst
             if loss is not None:
@@ -272,7 +273,7 @@ class Numeric:
     def _train_loss(
         self, candidate: str, outcomes: Mapping[Pair, Outcome] | None, objective: Objective
     ) -> float | None:
-        """The loss that rollouts brought; None when the candidate fails there."""
+        """Train loss from rollouts; None if the candidate failed there."""
         if outcomes is None:
             return self._losses[candidate]
         found = summarize(candidate, "feedback", outcomes.items(), objective)
@@ -284,12 +285,12 @@ class Numeric:
 
     def _pairs(self, train: tuple[Case, ...]) -> tuple[Pair, ...]:
         size = min(len(train), self.train_sample or len(train))
-        # the same ones throughout the run, and not the first: files are often sorted
+        # the same sample throughout the run; not the first ones, as files are often sorted
         chosen = sorted(random.Random(0).sample(range(len(train)), size))
         return tuple(Pair(train[at].id, 0) for at in chosen)
 
     def _choose(self, told: "Sequence[Told]", seen: set[Point], seed: int) -> Point | None:
-        """A point that was not seen: the estimator's, or one near it, or any."""
+        """Choose a new point: the estimator's, else the nearest one, else a random one."""
         chance = random.Random(seed)
         draws = self._estimate(told, seed) if told else _forever(self.space, chance)
         first = next(draws)

@@ -1,7 +1,7 @@
-"""What a numeric search may choose from: axes, each with its domain, and points of them.
+"""Search space of a numeric search: axes with their domains, and points.
 
-Numbers that are drawn are tidied, so that a config file does not fill up with digits that nobody
-asked for; what is written is what was drawn.
+Sampled numbers are rounded, so that a config file has no needless digits. The rounded value is
+the one that counts as sampled.
 """
 
 import math
@@ -16,12 +16,12 @@ from kept.core.proposal import Proposal
 from kept.spec.locate.tree import read_value
 
 DIGITS = 6
-"""Digits that a drawn number is tidied to: of the number on a log axis, else of the range."""
+"""Significant digits of a sampled number: of the number on a log axis, else of the range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """From `low` to `high`, both included."""
+    """Numbers from `low` to `high`, both included."""
 
     low: float
     high: float
@@ -31,27 +31,27 @@ class Numbers:
 
     @property
     def size(self) -> int | None:
-        """How many there are; None for a continuum."""
+        """Number of values; None for a continuum."""
         step = self.step or (1 if self.whole else None)
         return None if step is None else int((self.high - self.low) / step + 1e-9) + 1
 
     @property
     def top(self) -> float:
-        """The greatest number that whole steps lead to."""
+        """Greatest number on the grid."""
         size = self.size
         if size is None:
             return self.high
-        # 0.1 × 3 is not 0.3
+        # round: 0.1 × 3 is not exactly 0.3 in floats
         return float(f"{self.low + (size - 1) * (self.step or 1):.12g}")
 
     def holds(self, value: Value) -> bool:
-        """Whether a value is a number of the right kind within the range."""
+        """True if a value is a number of the right type within the range."""
         if isinstance(value, bool | str) or (self.whole and not isinstance(value, int)):
             return False
         return self.low <= value <= self.high
 
     def at(self, share: float) -> Value:
-        """The number so far along the range, from 0 to 1."""
+        """Number at a share of the range, from 0 to 1."""
         if self.log:
             low, high = math.log(self.low), math.log(self.high)
             return self.tidy(math.exp(low + share * (high - low)))
@@ -61,7 +61,7 @@ class Numbers:
         return self.tidy(self.low + share * (self.high - self.low))
 
     def place(self, value: Value) -> float:
-        """How far along the range a value is, from 0 to 1."""
+        """Position of a value in the range, from 0 to 1."""
         assert not isinstance(value, str)
         if self.high == self.low:
             return 0.0
@@ -70,7 +70,7 @@ class Numbers:
         return (value - self.low) / (self.high - self.low)
 
     def tidy(self, value: float) -> Value:
-        """The number as it is written, still inside the range and on its grid."""
+        """Number rounded as it is written, within the range and on the grid."""
         if self.step or self.whole:
             step = self.step or 1
             value = self.low + round((value - self.low) / step) * step
@@ -85,27 +85,27 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """One of several values."""
+    """One of several given values."""
 
     values: tuple[Value, ...]
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of choices."""
         return len(self.values)
 
     def holds(self, value: Value) -> bool:
-        """Whether a value is one of them."""
+        """True if a value is one of the choices."""
         return self.index(value) is not None
 
     def index(self, value: Value) -> int | None:
-        """Which of them a value is; `true` is not 1, and 1.0 is."""
+        """Index of a value; `true` differs from 1, while 1.0 equals it."""
         kind = _kind(value)
         found = (n for n, v in enumerate(self.values) if v == value and _kind(v) == kind)
         return next(found, None)
 
     def at(self, share: float) -> Value:
-        """The value so far along the list, from 0 to 1."""
+        """Value at a share of the list, from 0 to 1."""
         return self.values[min(self.size - 1, int(share * self.size))]
 
 
@@ -115,34 +115,34 @@ def _kind(value: Value) -> type:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A value in a file, and what it may be."""
+    """A value in a file with its domain."""
 
     file: str
     path: str
     domain: Numbers | Choices
     default: Value | None = None
-    """What holds where the file does not say; None where it must."""
+    """Value if the file has none; None if the file must have one."""
 
 
 Point = tuple[Value, ...]
-"""A value for every axis, in their order."""
+"""A value for every axis, in the order of the axes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Values that follow others: all of them sum to 1."""
+    """Values that depend on other axes: all of them sum to 1."""
 
     leaders: tuple[int, ...]
-    """The axes that are followed, by their places."""
+    """Indices of the axes that they depend on."""
     members: tuple[tuple[str, str, float], ...]
     """File, path, and share of what the leaders leave."""
 
     def edits(self, point: Point) -> Iterator[SetValue]:
-        """What the members are at a point."""
+        """Edits that set the members at a point."""
         left = 1 - math.fsum(_number(point[at]) for at in self.leaders)
         given: list[float] = []
         for number, (file, path, share) in enumerate(self.members, 1):
-            # the last one takes what rounding leaves
+            # the last member takes the rounding error
             ends = number == len(self.members)
             value = round(left - math.fsum(given), 9) if ends else round(left * share, DIGITS)
             given.append(max(0.0, value))
@@ -156,19 +156,19 @@ def _number(value: Value) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """All points."""
+    """A search space: independent axes, and values that follow from them."""
 
     axes: tuple[Axis, ...]
     rests: tuple[Rest, ...] = ()
 
     @property
     def size(self) -> int | None:
-        """How many points there are; None for a continuum."""
+        """Number of points; None for a continuum."""
         sizes = [axis.domain.size for axis in self.axes]
         return None if None in sizes else math.prod(size for size in sizes if size is not None)
 
     def read(self, texts: Mapping[str, str]) -> Point | NoSpan:
-        """The point at which texts stand; the reason when one of its values is not to be had."""
+        """Point of the current texts; a `NoSpan` with the reason if a value is not available."""
         point: list[Value] = []
         for axis in self.axes:
             value = read_value(axis.file, texts.get(axis.file, ""), axis.path)
@@ -180,37 +180,37 @@ class Space:
         return tuple(point)
 
     def edits(self, point: Point) -> tuple[SetValue, ...]:
-        """What makes texts stand at a point.
+        """Edits that set texts to a point.
 
-        Every axis, also where the value is there already: an edit that is rebased then still makes
-        the point it was meant to make. What follows them comes behind.
+        Every axis is set, even if its value is the same: a rebased edit then still makes the
+        intended point. Values that follow the axes come last.
         """
         pairs = zip(self.axes, point, strict=True)
         own = [SetValue(axis.file, axis.path, value) for axis, value in pairs]
         return (*own, *(edit for rest in self.rests for edit in rest.edits(point)))
 
     def meant(self, proposal: Proposal | None) -> Point | None:
-        """The point that a proposal makes; None when it is not one of ours."""
+        """Point that a proposal makes; None if it does not set all axes."""
         edits = proposal.edits if proposal else ()
         values = {(e.path, e.key): e.value for e in edits if isinstance(e, SetValue)}
         point = tuple(values.get((axis.file, axis.path)) for axis in self.axes)
         return None if None in point else tuple(value for value in point if value is not None)
 
     def holds(self, point: Point) -> bool:
-        """Whether a point is inside."""
+        """True if a point is inside."""
         return all(a.domain.holds(value) for a, value in zip(self.axes, point, strict=True))
 
     def draw(self, chance: random.Random) -> Point:
-        """A point, all alike probable; on a log axis, all magnitudes alike."""
+        """Random point, uniform on each axis; on a log axis, uniform in magnitude."""
         return tuple(axis.domain.at(chance.random()) for axis in self.axes)
 
     def all(self) -> Iterator[Point]:
-        """Every point of a space that has a size."""
+        """Yield every point of a finite space."""
         domains = [axis.domain for axis in self.axes]
         return product(*(_members(domain) for domain in domains))
 
     def distance(self, one: Point, other: Point) -> float:
-        """How far two points are apart, each axis from 0 to 1."""
+        """Distance of two points, with each axis scaled to 0 … 1."""
         return sum(
             abs(axis.domain.place(a) - axis.domain.place(b))
             if isinstance(axis.domain, Numbers)
@@ -219,7 +219,7 @@ class Space:
         )
 
     def words(self, point: Point, before: Point) -> str:
-        """Describe what a point changes; numbers in three digits unless they look alike."""
+        """Describe changes of a point; numbers have three digits unless they would look alike."""
         told: list[str] = []
         for axis, was, now in zip(self.axes, before, point, strict=True):
             if was != now:

@@ -1,4 +1,4 @@
-"""Optuna's tree-structured Parzen estimator over a space, seeded draw by draw.
+"""Optuna's tree-structured Parzen estimator over a space, with a seed for each call.
 
 Optuna is imported here and nowhere else, and takes a third of a second: import this module at use.
 """
@@ -24,47 +24,47 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from kept.core.artifact import Value
 from kept.proposers.numeric.space import Choices, Numbers, Point, Space
 
-# else it says on stderr that it made a study
+# else Optuna logs on stderr that it created a study
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 CANDIDATES = 24
-"""Draws from the good points, of which the best is taken."""
+"""Samples from the good points, of which the best is taken."""
 
 LARGEST = 600.0
-"""A logarithm whose number can still be written down."""
+"""Upper limit of a logarithm before `exp`, which overflows above 709."""
 
 Split = tuple[list[FrozenTrial], list[FrozenTrial]]
-"""Good ones, and the others."""
+"""Good trials, and the others."""
 
 
 class Told(NamedTuple):
-    """A point and what it came to."""
+    """A point with its measured loss."""
 
     point: Point
     loss: float
     noise: float | None = None
-    """The standard deviation that another measurement would differ by; None where nobody knows."""
+    """Standard error of the loss; None if unknown."""
 
 
 class Explained(NamedTuple):
-    """Why a point: by the densities of what was good so far, and of what was not."""
+    """Explanation of a point by the densities of good and other points."""
 
     quantile: float
-    """Of the points told, the share that counts as good."""
+    """Share of the points that counts as good."""
     candidates: int
-    """Draws from the good ones that it was the best of."""
+    """Number of samples from the good points, of which it is the best."""
     score: float
-    """How many times as dense the good ones are there as the others."""
+    """Ratio of the density of good points to that of the others."""
     marginals: dict[str, dict[str, Value]]
-    """The same axis by axis, by their paths."""
+    """Value and both densities of each axis, by path."""
 
 
 class Estimator:
-    """Draws points, given what others came to.
+    """Samples points by TPE, given the results of others.
 
-    Adding a trial to a study takes a millisecond, so the study of the last call is gone on with
-    where the new call begins with what that one was told. What it draws does not depend on that.
+    Adding a trial to a study takes a millisecond. So the study of the last call is extended if the
+    new points begin with the old ones. The samples do not depend on that.
     """
 
     def __init__(self, space: Space, startup: int) -> None:
@@ -76,18 +76,18 @@ class Estimator:
         self._study = optuna.create_study()
 
     def draw(self, told: Sequence[Told], seed: int) -> Iterator[Point]:
-        """Points worth a try, as many as are taken."""
+        """Yield promising points without end."""
         self._tell(told)
         self._study.sampler = self._sampler(seed)
         while True:
-            # a trial that is asked for and never told of is no evidence to later ones
+            # a trial that is never completed has no effect on later samples
             yield self._ask()
 
     def explain(self, told: Sequence[Told], point: Point) -> Explained | None:
-        """Why a point was drawn, given what others came to; None where chance alone drew it.
+        """Explain why a point was sampled; None if it was random.
 
-        The split and the estimators are the library's own. Along one axis alone the estimator of
-        all axes has the density that it has there when the others are left open.
+        Split and estimators are Optuna's own. An estimator of a single axis has the marginal
+        density of the joint estimator.
         """
         self._tell(told)
         if len(self._told) < self._startup or not self._knows(point):
@@ -96,7 +96,7 @@ class Estimator:
         good = default_gamma(len(trials))
         split = _split_trials(self._study, trials, good)
         values = self._params_of(point)
-        # what can take one value only is nothing to choose
+        # an axis with a single value is no choice
         space = {name: d for name, d in self._distributions.items() if not d.single()}
         marginals: dict[str, dict[str, Value]] = {}
         for axis, name, value in zip(self._space.axes, self._distributions, point, strict=True):
@@ -116,7 +116,7 @@ class Estimator:
 
     def _sampler(self, seed: int) -> TPESampler:
         with warnings.catch_warnings():
-            # it has called the multivariate estimator an experiment since 2020
+            # Optuna has called the multivariate estimator experimental since 2020
             warnings.simplefilter("ignore", ExperimentalWarning)
             return TPESampler(
                 seed=seed % 2**32,
@@ -132,7 +132,7 @@ class Estimator:
         space: dict[str, BaseDistribution],
         params: dict[str, Value],
     ) -> tuple[float, float]:
-        """Logarithms of the densities of both halves at a point, over some of the axes."""
+        """Log densities of good and other points at a point, over some of the axes."""
         sampler = self._sampler(0)
         at = {name: np.array([space[name].to_internal_repr(params[name])]) for name in space}
         good, bad = (
@@ -165,7 +165,7 @@ class Estimator:
         return params
 
     def _knows(self, point: Point) -> bool:
-        """Whether the library takes a point: a seed's may lie beside the grid."""
+        """True if Optuna accepts the point; a seed's value may be off the grid."""
         pairs = zip(self._space.axes, point, strict=True)
         return all(
             axis.domain.holds(value)
@@ -176,7 +176,7 @@ class Estimator:
 
 def _distribution(domain: Numbers | Choices) -> BaseDistribution:
     if isinstance(domain, Choices):
-        # by place: to the library, true and 1 are the same choice
+        # by index: to Optuna, true and 1 are the same choice
         return CategoricalDistribution(range(domain.size))
     if domain.whole:
         step = int(domain.step or 1)
@@ -185,5 +185,5 @@ def _distribution(domain: Numbers | Choices) -> BaseDistribution:
 
 
 def _tidy(log: float) -> float:
-    """What a logarithm is of, in as many digits as anybody reads."""
+    """Exponential of a logarithm, rounded to six digits."""
     return float(f"{math.exp(min(log, LARGEST)):.6g}")

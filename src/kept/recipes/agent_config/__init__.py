@@ -1,1 +1,1 @@
-"""agent.yaml: test an agent, and tune its numbers and texts."""
+"""agent.yaml: test an agent, and tune its values and texts."""

@@ -28,7 +28,7 @@ from kept.spec.yaml import Loc
 
 
 def case_of(spec: TestCaseSpec) -> Case:
-    """A case with the names that the file has for its parts."""
+    """Convert a test case, with the part names of its file."""
     data: dict[str, Any] = {"name": spec.name}
     if spec.evaluations is not None:
         data["evaluations"] = [metric.model_dump() for metric in spec.evaluations]
@@ -60,7 +60,7 @@ def _turn(turn: TurnSpec) -> dict[str, Any]:
 
 
 def all_cases(specs: Sequence[TestCaseSpec], broken: Sequence[BrokenCase]) -> tuple[Case, ...]:
-    """All of them as they stand in the file: who is no case is told of as one that cannot run."""
+    """All cases in file order; broken rows become cases that cannot run."""
     found = [case_of(spec) for spec in specs]
     for one in broken:
         found.insert(one.number, Case(one.name, {"name": one.name}))
@@ -68,7 +68,7 @@ def all_cases(specs: Sequence[TestCaseSpec], broken: Sequence[BrokenCase]) -> tu
 
 
 class Inputs:
-    """What cases say, with the files that go with it; each file is read once."""
+    """Messages of cases with their attached files; each file is read once."""
 
     def __init__(
         self, folder: Path, specs: Sequence[TestCaseSpec], broken: Sequence[BrokenCase] = ()
@@ -80,18 +80,18 @@ class Inputs:
         }
 
     async def of(self, case: Case) -> tuple[Message, ...] | Failure:
-        """What a case says, in order."""
+        """Messages of a case, in order."""
         if case.id not in self._read:
             spec = self._specs[case.id]
             if any(turn.files for turn in spec.exchanges):
-                # a long document takes its time, and others should not wait for it
+                # reading a long document takes time, and must not block others
                 self._read[case.id] = await asyncio.to_thread(self._messages, spec)
             else:
                 self._read[case.id] = self._messages(spec)
         return self._read[case.id]
 
     def problems(self) -> list[tuple[str, str]]:
-        """Files that are not there, each with the case that wants it."""
+        """Missing files, each with the case that needs it."""
         wanted = (
             (spec.name or "", file)
             for spec in self._specs.values()
@@ -110,7 +110,7 @@ class Inputs:
         try:
             return tuple(self._message(turn) for turn in spec.exchanges)
         except Unreadable as error:
-            # part of the case, so no candidate is to blame
+            # the file is part of the case, so it is not the candidate's fault
             return Failure("harness", "infrastructure", f"case `{spec.name}`: {error}")
 
     def _message(self, turn: TurnSpec) -> Message:
@@ -133,11 +133,11 @@ class Inputs:
 
 
 NAMED = 3
-"""Cases that a warning names."""
+"""Number of cases that a warning names."""
 
 
 def all_metrics(read: ReadAgent) -> Iterator[tuple[Loc, AnyMetricSpec]]:
-    """The metrics of the agent and of its cases, each with where it stands."""
+    """Metrics of the agent and of its cases, each with its location."""
     for number, metric in enumerate(read.agent.spec.metrics):
         yield ("evaluations", "metrics", number), metric
     for case in read.cases:
@@ -147,7 +147,7 @@ def all_metrics(read: ReadAgent) -> Iterator[tuple[Loc, AnyMetricSpec]]:
 
 
 def metric_problems(read: ReadAgent) -> Iterator[tuple[Loc, str]]:
-    """What no run could do with a metric, each with where it stands."""
+    """Problems that make a metric unusable in any run, each with its location."""
     for loc, spec in all_metrics(read):
         if spec.enabled:
             for key, problem in faults_of(_settings(spec)):
@@ -155,7 +155,7 @@ def metric_problems(read: ReadAgent) -> Iterator[tuple[Loc, str]]:
 
 
 def metric_warnings(read: ReadAgent) -> Iterator[str]:
-    """Metrics that some cases have nothing to be measured by."""
+    """Warnings about metrics that lack data in some cases."""
     spec = read.agent.spec
     retrieves = any(tool.gives_passages for tool in spec.tools)
     lacks: dict[tuple[str, str], dict[str, None]] = {}

@@ -55,11 +55,11 @@ from kept.spec.validate import said
 from kept.spec.yaml import Loc
 
 MAX_FILES = 2000
-"""Of a source; what is more is known by its names and sizes alone."""
+"""Number of files of a folder that are hashed; of further ones only the count matters."""
 
 
 def depends_on(read: ReadAgent) -> dict[str, str]:
-    """A hash of each file that scores depend on, by the name that a person knows."""
+    """Hash of each file that scores depend on, by a name for the user."""
     folder = read.place.folder
     found = {"config": hash_of(repr(read.place.config.data))}
     for name in dict.fromkeys(_named(read)):
@@ -69,7 +69,7 @@ def depends_on(read: ReadAgent) -> dict[str, str]:
 
 
 def named_files(read: ReadAgent) -> tuple[str, ...]:
-    """Every file and folder that an agent needs beside its agent.yaml, by relative paths."""
+    """All files and folders that an agent needs besides its agent.yaml, by relative path."""
     folder = read.place.folder
     found = [*_named(read), *(name for name in read.agent.texts if name != read.place.path.name)]
     found += CONFIGS
@@ -78,7 +78,7 @@ def named_files(read: ReadAgent) -> tuple[str, ...]:
         found += [name] if isinstance(name, str) else []
     for tool in read.agent.spec.tools:
         found += [file.path for file in tool.files() if not file.decides]
-        # a server runs in the agent's folder, and may be given a path there
+        # a server runs in the agent's folder, and its arguments may be paths there
         found += [word for word in tool.words if (folder / word).exists()]
     for _, metric in all_metrics(read):
         if metric.function:
@@ -100,7 +100,7 @@ def _named(read: ReadAgent) -> Iterator[str]:
 
 
 def _tree(folder: Path) -> str:
-    """A hash of all files of a folder."""
+    """Hash of all files of a folder."""
     whole = hashlib.sha256()
     paths = sorted(Path(inner, name) for inner, _, names in os.walk(folder) for name in names)
     for path in paths[:MAX_FILES]:
@@ -109,13 +109,13 @@ def _tree(folder: Path) -> str:
 
 
 WORKERS = 8
-"""Cases in flight at once, where nobody says."""
+"""Default number of concurrent cases."""
 
 PATIENCE = 10
-"""Calls of a model that may take as long as they can, before an exchange is given up."""
+"""Model calls of maximal length before an exchange times out."""
 
 WAITS = 120.0
-"""Seconds more, in which a call that fails is tried again: an outage must end as one."""
+"""Additional seconds for retries, so that an outage is reported as one."""
 
 
 def compile_agent(
@@ -127,10 +127,10 @@ def compile_agent(
     force: bool = False,
     strict: bool = False,
 ) -> Compiled:
-    """The plan of an agent; raises `SpecError` with everything that is wrong with it.
+    """Build the measuring plan of an agent; raises `SpecError` with all problems.
 
-    Unless it is strict, a row of a case file that is no case is a case that cannot be run. Where it
-    is, nothing is run, and a key that the file has no use for may be missing.
+    By default an invalid row of a case file becomes a case that cannot run. With `strict` it is a
+    problem; nothing is run then, so an API key that the agent does not use may be missing.
     """
     read = read_agent(path, overrides, lenient=not strict)
     check_agent(read, runs=not strict)
@@ -144,7 +144,7 @@ def compile_agent(
 
 
 def agent_warnings(read: ReadAgent) -> tuple[str, ...]:
-    """What should be known of an agent before it is run."""
+    """Warnings about an agent before a run."""
     folder = read.place.folder
     tools = tool_warnings(read.agent.spec, folder)
     metrics = (*metric_warnings(read), *grader_warnings(_graders(read)))
@@ -166,11 +166,12 @@ def plan_of(
     force: bool = False,
     needed: Collection[str] | None = None,
 ) -> Plan:
-    """What an agent and its cases make; without metrics that are `needed` a case has no score."""
+    """Plan of an agent and its cases; a case without all metrics in `needed` has no score."""
     agent, folder = read.agent, read.place.folder
     spec = agent.spec
     seed = Candidate(agent.texts)
     toolbox = Toolbox(folder, force=force)
+    # the timeout of a case allows for its longest conversation, with retries
     turns = max((len(case.exchanges) for case in read.cases), default=1)
     timeout = wanted.timeout or turns * PATIENCE * spec.execution.llm_timeout + WAITS
     candidates, inputs = Agents(read, toolbox), Inputs(folder, read.cases, read.broken)
@@ -201,7 +202,7 @@ def plan_of(
 
 
 class Agents:
-    """Agents as candidates have them; the last few are kept, for their cases come in a row."""
+    """Agents of candidates; the last 64 are cached, as their cases run in a row."""
 
     def __init__(self, read: ReadAgent, toolbox: Toolbox) -> None:
         self._place = read.place
@@ -211,7 +212,7 @@ class Agents:
         self._known: dict[str, Agent] = {}
 
     async def of(self, candidate: Candidate) -> Agent | Failure:
-        """The agent that a candidate makes, or why it makes none."""
+        """Agent of a candidate, or the failure that prevents it."""
         if candidate.id not in self._known:
             agent = await self._made(candidate)
             if isinstance(agent, Failure):
@@ -239,7 +240,7 @@ class Agents:
 
 
 def request_of(agent: ParsedAgent) -> ModelRequest:
-    """What every request of an agent has in common."""
+    """Fields shared by all requests of an agent."""
     model = agent.spec.model
     return ModelRequest(
         (Message("system", agent.instructions.text),),
@@ -270,15 +271,16 @@ def _scorer(read: ReadAgent, needed: Collection[str] | None) -> DialogueScorer:
 
 
 def check_agent(read: ReadAgent, *, cases: bool = True, runs: bool = True) -> None:
-    """Report what only looking further tells: models, tools, graders, files of cases.
+    """Report problems beyond the schema: models, tools, graders, files of cases.
 
-    Without `cases` it is known already that they are not in order. Without `runs` an agent whose
-    `auth_provider` uses no key is in order without one, which its warning says.
+    Without `cases` their problems were reported already. Without `runs` a missing key is no problem
+    for an agent whose `auth_provider` uses none; a warning mentions it.
     """
     source, spec, folder = read.source, read.agent.spec, read.place.folder
     if cases and not read.cases:
         hint = "give `test_cases`, `test_cases_file`, or the case files of `optimizer`"
         source.report(("test_cases",), "there are no test cases", hint)
+    # report everything before the final check, so that the user sees all problems at once
     for number, problem, hint in tool_problems(spec, folder):
         source.report(("tools", number), problem, hint)
     for loc, llm in models_of(read):
@@ -300,7 +302,7 @@ def check_agent(read: ReadAgent, *, cases: bool = True, runs: bool = True) -> No
 
 
 def models_of(read: ReadAgent) -> Iterator[tuple[Loc, LlmSpec]]:
-    """The models that are asked, each with where it stands."""
+    """Models that are asked, each with its location."""
     spec = read.agent.spec
     yield ("model",), spec.model
     for number, metric in enumerate(spec.metrics):
@@ -312,7 +314,7 @@ def models_of(read: ReadAgent) -> Iterator[tuple[Loc, LlmSpec]]:
 
 
 def _graders(read: ReadAgent) -> dict[str, Loc]:
-    """Functions that grade, each with the first place that names it."""
+    """Grader functions, each with the first location that names it."""
     found: dict[str, Loc] = {}
     for loc, metric in all_metrics(read):
         if metric.function and metric.enabled:
@@ -321,7 +323,7 @@ def _graders(read: ReadAgent) -> dict[str, Loc]:
 
 
 def _about(read: ReadAgent) -> dict[str, Any]:
-    """What a reader of the report wants to know of the agent."""
+    """Description of the agent for the report."""
     spec = read.agent.spec
     metrics = keyed(read_metrics([metric.model_dump() for metric in spec.metrics]))
     return {

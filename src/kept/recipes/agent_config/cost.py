@@ -1,4 +1,4 @@
-"""Cost of tuning an agent, estimated before anything is spent."""
+"""Cost estimate of tuning an agent, before anything is spent."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -27,34 +27,34 @@ from kept.recipes.agent_config.tools import tool_models
 from kept.recipes.agent_config.tunable import try_edits
 
 MOST_AGENTS = 200
-"""Combinations of choices that are priced."""
+"""Number of combinations of choices that are priced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Rollouts of a run, and what one of them costs."""
+    """Expected number of rollouts of a run, and the cost of one."""
 
     at_most: int | None
-    """Were every trial of every cycle to take as many as it can; None where nothing limits them."""
+    """Rollouts if every trial of every cycle takes the maximum; None if unlimited."""
     useless: int
-    """Were nothing better: one cycle, most of which is dropped early."""
+    """Rollouts if nothing is better: one cycle, most of which is dropped early."""
     kept: int
-    """Were something kept in the first cycle, proven, and nothing in the second."""
+    """Rollouts if the first cycle keeps and confirms something, and the second nothing."""
     usd_a_rollout: float | None
-    """Usual cost with the dearest model that the axes allow; None where a price is not known."""
+    """Usual cost with the most expensive model of the axes; None without a known price."""
     free: bool
-    """True where no model that the axes allow costs anything."""
+    """True if no model that the axes allow costs anything."""
     worst_usd: float | None
-    """Highest cost of a rollout, all tries included; None where nobody can tell."""
+    """Highest cost of a rollout, with all retries; None if unknown."""
     max_usd: float | None
 
     def usd(self, rollouts: int) -> float | None:
-        """Usual cost of so many rollouts, within the limit; None where nobody can tell."""
+        """Usual cost of a number of rollouts, within the limit; None if unknown."""
         return _within(self.max_usd, rollouts, self.usd_a_rollout)
 
     @property
     def most_usd(self) -> float | None:
-        """Highest cost of the whole run; None where nothing limits it."""
+        """Highest cost of the whole run; None if unlimited."""
         return 0.0 if self.free else _within(self.max_usd, self.at_most, self.worst_usd)
 
 
@@ -65,16 +65,16 @@ def _within(limit: float | None, rollouts: int | None, each: float | None) -> fl
 
 
 def coordinate_of(plan: Plan) -> Coordinate:
-    """The schedule of phases of a plan that tunes an agent."""
+    """Phase schedule of a plan that tunes an agent."""
     schedule = plan.schedule.inner if isinstance(plan.schedule, Pooling) else plan.schedule
     assert isinstance(schedule, Coordinate), "a run that tunes goes phase by phase"
     return schedule
 
 
 def expected(plan: Plan, schedule: Coordinate, read: ReadAgent, axes: Axes) -> Expected:
-    """By the phases that there are, and by what a gate usually asks for."""
+    """Estimate from the phases of the schedule and from a gate's usual needs."""
     whole = schedule.max_cycles * sum(phase.max_trials for phase in schedule.phases)
-    # phases that keep nothing
+    # trials of one cycle whose phases keep nothing
     dry = sum(min(one.max_trials, max(one.least, one.patience)) for one in schedule.phases)
     useless, kept = (
         forecast(replace(plan, budget=replace(plan.budget, max_iterations=steps)))
@@ -82,7 +82,7 @@ def expected(plan: Plan, schedule: Coordinate, read: ReadAgent, axes: Axes) -> E
     )
     assert useless.likely is not None and kept.likely is not None, "so many steps and no more"
     agents = [*reachable(read, axes)]
-    # critics are paid besides, and what they write makes requests longer
+    # critics cost extra, and the texts they write make requests longer
     fixed = not axes.textual and axes.demos is None and _are_few(axes)
     worst = _dearest(agents, lambda agent: _most_usd(read, agent)) if fixed else None
     return Expected(
@@ -97,9 +97,9 @@ def expected(plan: Plan, schedule: Coordinate, read: ReadAgent, axes: Axes) -> E
 
 
 def reachable(read: ReadAgent, axes: Axes) -> Iterator[ParsedAgent]:
-    """The agent as it is, and with combinations of choices; numbers are at their highest.
+    """The agent itself, and with combinations of choices; numbers are at their highest.
 
-    Where there are too many combinations, every choice is met in one at least.
+    If there are too many combinations, every choice is in at least one of them.
     """
     yield read.agent
     if axes.numeric is None:
@@ -116,18 +116,18 @@ def reachable(read: ReadAgent, axes: Axes) -> Iterator[ParsedAgent]:
 
 
 def _values(axes: Axes) -> list[tuple[Value, ...]]:
-    """Values of each numeric axis that may cost most."""
+    """Most expensive values of each numeric axis: the highest number, or all choices."""
     domains = [axis.domain for axis in axes.numeric.axes] if axes.numeric else []
     return [(d.at(1.0),) if isinstance(d, Numbers) else tuple(d.values) for d in domains]
 
 
 def _are_few(axes: Axes) -> bool:
-    """True where `reachable` has every combination."""
+    """True if `reachable` yields every combination."""
     return prod(map(len, _values(axes))) <= MOST_AGENTS
 
 
 def configs_of(read: ReadAgent, agent: ParsedAgent) -> Iterator[ModelConfig]:
-    """Models that an agent asks: its own, and those of its judges and tools."""
+    """Models of an agent, of its judges and of its tools."""
     folder = read.place.folder
     yield agent.model_config(folder)
     for metric in agent.spec.metrics:
@@ -145,7 +145,7 @@ def _dearest(
 
 
 def _usual_usd(read: ReadAgent, agent: ParsedAgent) -> float | None:
-    """The mean over the cases of a call a turn, with replies of middling length."""
+    """Mean cost over the cases, with one call per turn and replies of usual length."""
     model = connect(agent.model_config(read.place.folder))
     found = [_usd(model, usual_usd, agent, case, REPLY * BYTES) for case in read.cases]
     known = [usd for usd in found if usd is not None]
@@ -153,13 +153,13 @@ def _usual_usd(read: ReadAgent, agent: ParsedAgent) -> float | None:
 
 
 def _most_usd(read: ReadAgent, agent: ParsedAgent) -> float | None:
-    """The dearest case with replies as long as they may be; None where others are paid, too."""
+    """Cost of the most expensive case with maximal replies; None if tools or judges cost too."""
     judged = any(metric.enabled and metric.is_judged for metric in agent.spec.metrics)
     config = agent.model_config(read.place.folder)
     longest = agent.spec.model.max_tokens or config.max_tokens
     if agent.spec.tools or judged or longest is None:
         return None
-    # a reply goes into the next request, which may cost a token a byte
+    # a reply is part of the next request, which may cost one token per byte
     model, reply = connect(config), longest * BYTES
     found = [_usd(model, worst_usd, agent, case, reply) for case in read.cases]
     return None if None in found else max((usd for usd in found if usd is not None), default=None)
@@ -172,7 +172,7 @@ def _usd(
     case: TestCaseSpec,
     reply: int,
 ) -> float | None:
-    """The price of all turns of a case, each reply so many bytes long."""
+    """Price of all turns of a case, with replies of `reply` bytes."""
     request, total = request_of(agent), 0.0
     for turn in case.exchanges:
         request = replace(request, messages=(*request.messages, Message("user", turn.input)))

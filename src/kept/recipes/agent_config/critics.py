@@ -1,7 +1,7 @@
-"""The two agents that improve an agent's texts: where their files lie, and what is made of them.
+"""Critic and applier agents, which improve an agent's texts: their files and their setup.
 
-Each is an agent.yaml in small. They are put into a project when they are first needed, for people
-to change, and never written over. What they may be told of the agent besides is chosen here.
+Each has a small agent.yaml. The files are copied into a project at first use, for users to edit,
+and never overwritten. This module also selects further texts of the agent that they may read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,60 +28,60 @@ from kept.store.candidate_files import make_folder, open_private
 Part = Literal["critic", "applier"]
 
 FOLDER = Path("optimizer") / "agents"
-"""Below the folder that Kept has in a project."""
+"""Folder of both files, below Kept's folder in a project."""
 
 THEIRS = Path(".holodeck") / FOLDER
-"""Beside an agent: where HoloDeck would have them. What lies there comes first."""
+"""HoloDeck's folder for these files, beside an agent; it has precedence."""
 
 _READ: Mapping[Part, Mapping[str, Any]] = {"critic": DIAGNOSIS, "applier": REVISION}
-"""What each must answer with."""
+"""Reply schema of each agent."""
 
 _USELESS = ("tools", "evaluations", "test_cases", "test_cases_file")
-"""Parts of an agent.yaml that such an agent has no use for."""
+"""Keys of an agent.yaml that these agents do not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """One of the two."""
+    """One of the two agents, ready to be asked."""
 
     path: Path
     asked: Asked
     config: ModelConfig
     texts: Mapping[str, str]
-    """What it is made of, as it stands on the disk."""
+    """Texts of its files, as on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Critics:
-    """Both, with their models connected."""
+    """Both agents, with their models connected."""
 
     critic: Helper
     applier: Helper
     further: Further
-    """What the critic may read of the agent besides."""
+    """Selects further texts of the agent that the critic may read."""
 
     def make(self, axes: Iterable[TextAxis], min_confidence: float) -> Critique:
-        """The proposer that they are together."""
+        """Build the proposer from both agents."""
         by_path = {axis.path: axis for axis in axes}
         both = (self.critic.asked, self.applier.asked)
         return Critique(by_path, *both, min_confidence, further=self.further)
 
     @property
     def inputs(self) -> dict[str, str]:
-        """What a run depends on, by the names that a person knows."""
+        """Hashes of both agents' files, by name, as inputs of a run."""
         both = {"critic.yaml": self.critic, "applier.yaml": self.applier}
         return {name: hash_of(dict(one.texts)) for name, one in both.items()}
 
     @property
     def files(self) -> dict[str, str]:
-        """Digests of the files that both are made of, by path."""
+        """Digests of both agents' files, by path."""
         both = (self.critic, self.applier)
         paths = [one.path.parent / name for one in both for name in one.texts]
         return {str(path.resolve()): digest(path) for path in paths}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What should be known before a run."""
+        """Warnings about unknown prices."""
         configs = {one.config.name: one.config for one in (self.critic, self.applier)}
         return tuple(
             f"the price of `{name}` is not known: what it costs is not counted"
@@ -91,9 +91,9 @@ class Critics:
 
 
 def read_critics(read: ReadAgent, home: Path, *, writes: bool = True) -> Critics:
-    """Both of a project whose Kept folder is `home`; a `SpecError` with all that is wrong.
+    """Read both agents of a project with Kept folder `home`; raises `SpecError` with all problems.
 
-    Where nothing is to be written, what is not there yet is read where it would come from.
+    Without `writes`, a file that is missing in the project is read from the built-in ones.
     """
     found: dict[Part, Helper] = {}
     problems: list[Problem] = []
@@ -109,7 +109,7 @@ def read_critics(read: ReadAgent, home: Path, *, writes: bool = True) -> Critics
 
 
 def further_texts(name: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """What models read of an agent, by what it is; nothing else of its file, which has secrets."""
+    """Texts of an agent by title, for a model; the rest of the file may hold secrets."""
     try:
         data = read_yaml(texts[name]).data
     except YamlFault:
@@ -137,7 +137,7 @@ def _text(block: object, key: str) -> str:
 
 
 def _place(part: Part, beside: Path, home: Path, writes: bool) -> Path:
-    """Where the file lies; put there where there is none, and that may be."""
+    """Path of an agent's file; a missing one is created if `writes` allows it."""
     theirs = beside / THEIRS / f"{part}.yaml"
     if theirs.is_file():
         return theirs
@@ -151,7 +151,7 @@ def _place(part: Part, beside: Path, home: Path, writes: bool) -> Path:
         with open(path, "x", encoding="utf-8", opener=open_private) as file:
             file.write(text)
     except FileExistsError:
-        pass  # a person's, or from before
+        pass  # edited by the user, or from an earlier run
     except OSError as error:
         hint = "make the folder writable, or point KEPT_HOME at one that is"
         raise JournalError(f"cannot write {path}: {error.strerror}", hint=hint) from error
@@ -166,7 +166,7 @@ def _read(part: Part, read: ReadAgent, path: Path) -> Helper:
         if key in given:
             source.report((key,), f"the {part} has no use for this")
     schema = _schema(source, part, agent.response_format)
-    # in the agent's folder, for the model may be the agent's own
+    # paths are relative to the agent's folder, as the model may be the agent's own
     config = agent.model_config(read.place.folder)
     model = None
     try:
@@ -180,12 +180,12 @@ def _read(part: Part, read: ReadAgent, path: Path) -> Helper:
 
 
 def _schema(source: Source, part: Part, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """What the reply is held to: all that is read of it, and what else a person wants."""
+    """Reply schema: the fields that Kept reads, and any that the user added."""
     wanted = _READ[part]
     if given is None:
         return wanted
     if given.get("type") == "json_schema":
-        # as the wire of a provider has it
+        # in the format of a provider's API
         given = cast("Mapping[str, Any]", given.get("json_schema") or given).get("schema") or {}
     asked = cast("Any", given).get("required") or ()
     lacks = [name for name in wanted["required"] if name not in asked]

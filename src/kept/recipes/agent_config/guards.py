@@ -1,8 +1,8 @@
-"""The guard of a tuned agent: nothing but what was named may change in its file.
+"""Guards of a tuned agent: only named values may change in its file.
 
-Proposers of ours set values by their paths and could do no more. But a candidate may also be merged
-from several, or come from a proposer that nobody has written yet, and an agent.yaml says where
-requests go and with which key.
+Kept's own proposers set values by path and could not do more. But a candidate may be merged from
+several, or come from a future proposer. And an agent.yaml decides where requests go, with which
+key.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,12 +24,12 @@ class OnlyAxes:
     name = "axes"
 
     def __init__(self, file: str, paths: frozenset[str]) -> None:
-        """`paths` are those that may change in that file, as axes spell them."""
+        """Store the paths that may change in the file, in the format of axes."""
         self._file = file
         self._paths = paths
 
     def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
-        """The first value that changed and is on no axis."""
+        """Report the first changed value that is on no axis."""
         old, new = seed.texts[self._file], candidate.texts.get(self._file)
         if new is None:
             return f"there is no {self._file} any more"
@@ -49,7 +49,7 @@ class OnlyAxes:
 
 
 class WithoutExamples:
-    """A guard that does not look at the marked stretch of examples, which train cases fill."""
+    """Guard that ignores the region of examples, which come from train cases."""
 
     def __init__(self, inner: Guard, layout: Layout) -> None:
         self._inner = inner
@@ -57,7 +57,7 @@ class WithoutExamples:
         self.name = inner.name
 
     def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
-        """What the guard says of the rest."""
+        """Run the inner guard without the examples."""
         return self._inner.check(seed, incumbent, self._bare(candidate))
 
     def _bare(self, candidate: Candidate) -> Candidate:
@@ -76,6 +76,7 @@ def _leaves(data: object, place: Place) -> Iterator[tuple[Place, object]]:
     if isinstance(data, Mapping):
         for key, value in cast("Mapping[Any, object]", data).items():
             yield from _leaves(value, (*place, str(key)))
+    # a list of another length is a change too, even if all common elements are equal
     elif is_list(data):
         yield (*place, "length"), len(data)
         for number, value in enumerate(data):
@@ -85,7 +86,7 @@ def _leaves(data: object, place: Place) -> Iterator[tuple[Place, object]]:
 
 
 def _places(data: object, path: str) -> Iterator[Place]:
-    """Where a path leads in a file."""
+    """Locations in a file that a path selects."""
     parts = parse_path(path)
     if isinstance(parts, str):
         return
@@ -99,6 +100,7 @@ def _places(data: object, path: str) -> Iterator[Place]:
                 if isinstance(row, Mapping)
                 and plain(cast("Mapping[str, object]", row).get(part.field)) == part.value
             ]
+            # a selector without exactly one match allows no change
             if len(found) != 1:
                 return
             data, place = rows[found[0]], (*place, found[0])

@@ -12,14 +12,14 @@ from kept.store.reader import Run
 
 
 class AgentConfigRecipe(Recipe[Tuning]):
-    """Tunes numbers and texts of an agent."""
+    """Tunes values and texts of an agent."""
 
     name = AGENT_CONFIG
     request = Tuning
     facts = TuningFacts
 
     def detect(self, keys: Mapping[str, object]) -> bool:
-        """True if the keys are those of an agent, and of no task and no promptfoo config."""
+        """True if the keys are those of an agent, not of a task or a promptfoo config."""
         if any(key in keys for key in ("artifacts", "runner", "scorer")):
             return False
         if "prompts" in keys and "instructions" not in keys:
@@ -28,7 +28,7 @@ class AgentConfigRecipe(Recipe[Tuning]):
         return isinstance(keys.get("model"), dict) or any(key in keys for key in tells)
 
     def compile(self, request: Tuning, context: Context) -> Compiled:
-        """The plan of an agent.yaml."""
+        """Build the plan that tunes an agent.yaml."""
         from kept.recipes.agent_config.tune import compile_coordinate
 
         return compile_coordinate(
@@ -40,7 +40,7 @@ class AgentConfigRecipe(Recipe[Tuning]):
         )
 
     def measure(self, asked: Evaluation, context: Context) -> Compiled:
-        """The plan that measures an agent on its cases."""
+        """Build the plan that measures an agent on its cases."""
         from kept.recipes.agent_config.compile import compile_agent
 
         return compile_agent(
@@ -53,14 +53,14 @@ class AgentConfigRecipe(Recipe[Tuning]):
         )
 
     def command(self, spec: SpecSettings, request: Tuning) -> list[str]:
-        """`test optimize` with the options that were given."""
-        # unpriced models are allowed by this command, and need no flag
+        """`test optimize` with the given options."""
+        # this command allows unpriced models without a flag
         given = {k: v for k, v in asdict(request).items() if k != "allow_unpriced"}
         given["output_dir"] = given.pop("output")
         return ["test", "optimize", spec_name(spec), *flags(given), *set_flags(spec)]
 
     def resumed(self, request: Tuning, past: Run, settings: Sequence[str]) -> Tuning:
-        """The same request, with its folder where it is now."""
+        """Same request, with its folder at its current place."""
         return request.moved(past.moved)
 
 

@@ -1,4 +1,4 @@
-"""What tuning an agent.yaml was asked for, and what a journal holds of it."""
+"""Request of a tuning run, and its facts in the journal."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -10,12 +10,12 @@ from kept.errors import SetupError
 from kept.recipes.base import Facts, Request
 
 LIMITS = ("max_cycles", "max_minutes", "max_usd", "allow_unpriced")
-"""What a run may be given more or less of when it goes on."""
+"""Options that a resume may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning(Request):
-    """None leaves a thing to the file."""
+    """Options of a tuning run; None leaves the value of the file."""
 
     max_cycles: int | None = None
     max_minutes: float | None = None
@@ -28,16 +28,16 @@ class Tuning(Request):
     accept_sigma: float | None = None
     seed: int | None = None
     output: str | None = None
-    """Where its files go; a folder."""
+    """Output folder."""
     allow_unpriced: bool | None = None
-    """Go on where `max_usd` cannot be enforced for want of a price, with a warning."""
+    """True to continue with a warning if a missing price makes `max_usd` unenforceable."""
 
     def moved(self, moved: Callable[[Path], Path]) -> "Tuning":
-        """The same, with its folder where it is now."""
+        """Same request, with its folder at its current place."""
         return self if self.output is None else replace(self, output=str(moved(Path(self.output))))
 
     def renewed(self, asked: "Tuning") -> "Tuning":
-        """As a run was asked, with limits that its resume sets anew; all else is refused."""
+        """Same request with the limits set by a resume; raises `SetupError` for other options."""
         given = {name: value for name, value in asdict(asked).items() if value is not None}
         fixed = [name for name in given if name not in LIMITS]
         if fixed:
@@ -49,7 +49,7 @@ class Tuning(Request):
 
 
 class OptimizerFacts(TypedDict):
-    """The `optimizer` block that a run goes by, nested as its source has it, defaults and all."""
+    """The `optimizer` block of a run, nested as in its source, with defaults."""
 
     loss_weights: Mapping[str, float]
     penalties: Mapping[str, object]
@@ -68,7 +68,7 @@ class OptimizerFacts(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningFacts(Facts):
-    """What a run that tunes an agent goes by."""
+    """Facts of a run that tunes an agent."""
 
     optimizer: OptimizerFacts
     phases: tuple[Phase, ...] = ()
@@ -77,4 +77,4 @@ class TuningFacts(Facts):
     helper_files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Digests of the files of critic and applier, by path."""
     baseline_only: bool = False
-    """Whether the run measures the agent as it is, and stops."""
+    """True if the run only measures the agent as it is."""

@@ -1,6 +1,6 @@
 """Search space of an agent: axes, the values they resolve to, and hybrid weights.
 
-Each axis is tried before any spending. It is set to both ends, or to each choice, and the agent
+Each axis is tried before any spending: it is set to both ends, or to each choice, and the agent
 is read again. The value must then have reached the agent.
 
 Weights of a hybrid search sum to 1. With one axis, the other two share the rest in their current
@@ -44,17 +44,17 @@ from kept.spec.yaml import Loc
 
 
 class Weighed(NamedTuple):
-    """An axis, as far as weights need to know it."""
+    """Data of an axis that dependent weights need."""
 
     here: Loc
-    """Where the block names it."""
+    """Location of the axis in the block."""
     parts: tuple[Part, ...]
     loc: Loc
     axis: Axis
 
 
 def rests_of(read: ReadAgent, rows: Sequence[Weighed]) -> tuple[Rest, ...] | None:
-    """What follows the axes on weights; None, and reports, where nothing can."""
+    """Weights that follow from axes on other weights; None, and reports, if impossible."""
     groups: dict[Loc, list[int]] = {}
     for at, row in enumerate(rows):
         if row.loc[0] == "tools" and row.loc[-1] in WEIGHTS:
@@ -95,7 +95,7 @@ def _rest(read: ReadAgent, rows: Sequence[Weighed], group: list[int]) -> Rest | 
 
 
 def _hybrid(rows: Sequence[Weighed], weight: Weighed, tool: HierarchicalDocumentToolSpec) -> bool:
-    """Whether weights count, be it only at some points of the search."""
+    """True if weights matter at least at some points of the search."""
     if tool.search_mode == "hybrid":
         return True
     modes = [row.axis.domain for row in rows if row.loc == (*weight.loc[:-1], "search_mode")]
@@ -107,7 +107,7 @@ def _and(keys: Sequence[str]) -> str:
 
 
 class Row(NamedTuple):
-    """An axis of the block, and what it stands for."""
+    """An axis of the block, resolved."""
 
     here: Loc
     spec: NumericAxisSpec
@@ -120,7 +120,7 @@ class Row(NamedTuple):
 def space_of(
     read: ReadAgent, specs: Iterable[tuple[int, NumericAxisSpec]]
 ) -> tuple[Space, Point] | None:
-    """The space of the axes and where the agent stands in it; None, and reports, without one."""
+    """Space of the axes, and the agent's point in it; None, and reports, if invalid."""
     rows: list[Row] = []
     for number, spec in specs:
         row = _row(read, (*BLOCK, "axes", "numeric", number), spec)
@@ -159,6 +159,7 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
         message = f"`{spec.path}` has no value to begin from"
         read.source.report(loc, message, "write one into the agent.yaml")
         return None
+    # the axis must allow whole numbers where needed, and contain the present value
     domain = _domain(spec, found)
     if isinstance(domain, Numbers) and is_whole(found.kind) and not domain.whole:
         use = "its range, and its step if it has one, are whole"
@@ -172,6 +173,7 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
         read.source.report(here, message, hint)
         return None
     file = read.place.path.name
+    # a value from a variable would be replaced in the file, and the variable be ignored
     written = read_value(file, read.agent.texts[file], spec.path)
     if isinstance(written, str) and REFERENCE.search(written):
         message = f"`{spec.path}` stands as `{written}`, and setting it would put that out of use"
@@ -181,11 +183,11 @@ def _row(read: ReadAgent, here: Loc, spec: NumericAxisSpec) -> Row | None:
 
 
 def _present(read: ReadAgent, found: Found) -> Value | None:
-    """The value as it counts, also where nobody says it."""
+    """Current value, with defaults for values that are not set."""
     spec, last = read.agent.spec, str(found.loc[-1])
     value: Value | None = found.value
     if found.loc[0] == "tools" and found.loc[2] == "model":
-        # a prompt is answered by the agent's own model, unless it says
+        # a prompt tool without a model uses the agent's own
         own = getattr(spec.tools[int(found.loc[1])], "model", None)
         value = getattr(own or spec.model, last)
     if value is None and last == "max_turns":
@@ -210,13 +212,14 @@ def _outside(domain: Numbers | Choices) -> str:
 
 
 def _try(read: ReadAgent, rows: Sequence[Row], at: int, space: Space) -> None:
-    """Set an axis to its ends, or to each of its choices, and see it come to the agent."""
+    """Set an axis to its ends, or to each choice, and check that the agent gets the value."""
     row, domain = rows[at], rows[at].axis.domain
     ends = (domain.at(0.0), domain.at(1.0)) if isinstance(domain, Numbers) else domain.values
     here = (*row.here, "range" if row.spec.range is not None else "choices")
     alone = _alone(space, at)
     for value in ends:
         point = tuple(value if n == at else other.start for n, other in enumerate(rows))
+        # only this axis and dependent weights, so that each problem is reported at its own axis
         edits = [edit for edit in space.edits(point) if edit.key in alone]
         agent = try_edits(read, edits)
         if isinstance(agent, str):
@@ -235,7 +238,7 @@ def _try(read: ReadAgent, rows: Sequence[Row], at: int, space: Space) -> None:
 
 
 def _alone(space: Space, at: int) -> set[str]:
-    """The paths that go together with one axis."""
+    """Paths that must be set together with one axis."""
     found = {space.axes[at].path}
     for rest in space.rests:
         if at in rest.leaders:
@@ -249,19 +252,19 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Everything of an agent that may change."""
+    """All axes of an agent."""
 
     numeric: Space | None
     start: Point
-    """Where the agent stands."""
+    """Current point of the agent."""
     textual: tuple[TextAxis, ...]
     demos: TextAxis | None
-    """The text that examples are put at the end of."""
+    """Text that examples are appended to."""
     locate: Locator = locate_or_insert
 
 
 def axes_of(read: ReadAgent, spec: AxesSpec | None = None) -> Axes:
-    """The axes, with reports; without a spec, those of the block that are right in themselves."""
+    """Read the axes, with reports; without a spec, those of the block that are valid."""
     source, loc = read.source, (*BLOCK, "axes")
     numeric = enumerate(spec.numeric) if spec else _rows(source, "numeric", NumericAxisSpec)
     textual = enumerate(spec.textual) if spec else _rows(source, "textual", TextualAxisSpec)
@@ -276,7 +279,7 @@ def axes_of(read: ReadAgent, spec: AxesSpec | None = None) -> Axes:
 
 
 def _rows(source: Source, kind: str, model: type[M]) -> Iterator[tuple[int, M]]:
-    """The axes of a kind that are right in themselves, each with its place."""
+    """Valid axes of a kind, each with its index."""
     given = said(source, (*BLOCK, "axes", kind))
     for number in range(len(given) if is_list(given) else 0):
         row = section(source, (*BLOCK, "axes", kind, number), model)

@@ -1,7 +1,7 @@
-"""The cases that an optimizer of an agent has: for its search, to decide by, and sealed.
+"""Cases for tuning an agent: train, holdout and sealed test cases.
 
-They come from files of their own, or the agent's own cases are shared out. No case is in two
-splits, and every split can be measured by what the loss weighs.
+They come from separate files, or the agent's own cases are split. No case is in two splits, and
+every split can be measured by metrics of the loss.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ from kept.spec.validate import shares_of
 
 Splits = Mapping[Split, Sequence[TestCaseSpec]]
 NAMED = 3
-"""Cases that a message names."""
+"""Number of cases that a message names."""
 
 
 def splits_of(
     read: ReadAgent, spec: OptimizerSpec
 ) -> tuple[Cases, tuple[TestCaseSpec, ...]] | None:
-    """The cases by split, and the specs of all; None, and reports, where they cannot be had."""
+    """Cases by split, and the specs of all; None, and reports, if they are not available."""
     before = len(read.source.problems)
     _check_keys(read, spec)
     if len(read.source.problems) > before:
@@ -40,7 +40,7 @@ def splits_of(
             "test": _file(read, spec.test_cases_file, "test"),
         }
     if len(read.source.problems) > before:
-        return None  # of files that cannot be read, nothing more can be said
+        return None  # if a file cannot be read, further checks would mislead
     _check_sizes(read, spec, splits)
     _check_apart(read, spec, splits)
     _check_metrics(read, spec, splits)
@@ -51,17 +51,17 @@ def splits_of(
 
 
 def split_warnings(cases: Cases) -> tuple[str, ...]:
-    """Cases of different splits that are nearly the same under other names."""
+    """Warnings about cases of different splits that are nearly the same under other names."""
     return overlap_warnings(cases, "name")
 
 
 def _own(spec: OptimizerSpec) -> bool:
-    """Whether the agent's own cases are shared out."""
+    """True if the agent's own cases are split."""
     return spec.train_cases_file is None and spec.holdout_cases_file is None
 
 
 def _check_keys(read: ReadAgent, spec: OptimizerSpec) -> None:
-    """Keys that do not go together."""
+    """Report keys that do not go together."""
     report = read.source.report
     files = {"train": spec.train_cases_file, "holdout": spec.holdout_cases_file}
     given = [name for name, file in files.items() if file is not None]
@@ -141,23 +141,25 @@ def _check_sizes(read: ReadAgent, spec: OptimizerSpec, splits: Splits) -> None:
 
 
 def _more_cases(there: int, spec: OptimizerSpec) -> int:
-    """Cases to add until the split leaves enough to decide by."""
+    """Number of cases to add until the split has enough holdout cases."""
     ratio = list(shares_of(spec.split or SPLIT))
     if spec.test_cases_file is not None:
         ratio[2] = 0
     if not ratio[1]:
-        return 0  # no number of cases is enough
+        return 0  # without a holdout share no number of cases is enough
+    # ceiling division
     enough = -(-spec.min_holdout_cases * sum(ratio) // ratio[1])
     return max(0, enough - there)
 
 
 def _check_apart(read: ReadAgent, spec: OptimizerSpec, splits: Splits) -> None:
-    """No case is in two splits: neither its name nor, where a file brings it, all that it says."""
+    """Check that no case is in two splits, by name or, for cases from files, by content."""
     names: dict[str, Split] = {}
     texts: dict[str, tuple[Split, str]] = {}
     for split in SPLITS:
         twice: dict[Split, list[str]] = {}
         copied: dict[Split, list[str]] = {}
+        # copies among the agent's own cases are no error: `split_warnings` warns of them
         sealed = split == "test" and spec.test_cases_file is not None
         rows = [(case.name or "", case_text(bare(case_of(case), "name"))) for case in splits[split]]
         for name, text in rows:
@@ -187,12 +189,13 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _check_metrics(read: ReadAgent, spec: OptimizerSpec, splits: Splits) -> None:
-    """What the loss weighs is measured in every split; holdout may have less than train."""
+    """Check that metrics of the loss are measured: all on train, some in every other split."""
     measured = {
         name: dict.fromkeys(key for case in splits[name] for key in _keys(read, case))
         for name in SPLITS
         if splits[name]
     }
+    # names of metrics that at least one case is measured by
     known = [*dict.fromkeys(key for keys in measured.values() for key in keys)]
     weighed = [key for key, weight in spec.loss.items() if weight]
     for key in spec.loss:

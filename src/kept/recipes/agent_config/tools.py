@@ -1,7 +1,7 @@
-"""The tools of an agent as components, from what its file says to what a model may use.
+"""Tools of an agent as components: from the spec to tools that a model can use.
 
-What tools have open (processes, servers, indexes) is opened once for a run, and shared by all
-candidates. What a candidate may change (descriptions, numbers of a search) is looked up each time.
+Resources (processes, servers, indexes) are opened once for a run and shared by all candidates.
+Values that a candidate may change (descriptions, numbers of a search) are looked up each time.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -54,10 +54,10 @@ SearchT = TypeVar("SearchT", bound=SearchToolSpec)
 
 
 class Closing(Protocol):
-    """What has something open."""
+    """Object with an open resource."""
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Release the resource."""
         ...
 
 
@@ -65,7 +65,7 @@ C = TypeVar("C", bound=Closing)
 
 
 class Toolbox:
-    """What the tools of one run have open."""
+    """Open resources of the tools of one run."""
 
     def __init__(self, folder: Path, *, force: bool = False) -> None:
         self.folder = folder
@@ -75,36 +75,36 @@ class Toolbox:
         self._embedders: dict[tuple[ModelConfig, int | None], Embedder] = {}
 
     async def tools(self, agent: ParsedAgent) -> tuple[Tool, ...] | Failure:
-        """The tools of an agent as a candidate has it, ready to be used."""
+        """Tools of a candidate's agent, ready to be used."""
         found: list[Tool] = []
         for spec in agent.spec.tools:
             made = await _component(spec).open(spec, self, agent)
             if isinstance(made, Failure):
                 return made
             found += made
-        # servers name their tools themselves, and two may choose the same name
+        # servers name their tools themselves, and two servers may choose the same name
         return told_apart(found)
 
     def shared(self, key: Hashable, make: Callable[[], C]) -> C:
-        """What all candidates use together: made at first use, closed with the toolbox."""
+        """Resource shared by all candidates: made at first use, closed with the toolbox."""
         if key not in self._shared:
             self._shared[key] = make()
         return cast("C", self._shared[key])
 
     def model(self, config: ModelConfig) -> Model:
-        """The model of a config, without a cache unless it asks for one."""
+        """Model of a config, without a cache unless the config asks for one."""
         if config not in self._models:
             self._models[config] = connect_uncached(config)
         return self._models[config]
 
     def embedder(self, config: ModelConfig, dimensions: int | None) -> Embedder:
-        """The model of a config that turns texts into vectors of so many dimensions."""
+        """Embedding model of a config, with vectors of the given dimensions."""
         if (config, dimensions) not in self._embedders:
             self._embedders[config, dimensions] = make_embedder(config, dimensions)
         return self._embedders[config, dimensions]
 
     async def close(self) -> None:
-        """Close all of it."""
+        """Close all resources."""
         for one in self._shared.values():
             await one.close()
         self._shared.clear()
@@ -115,23 +115,23 @@ class ToolComponent(Component[S, Sequence[Tool]]):
     """One kind of tool. A subclass names its `Spec`, and defines `open`."""
 
     async def open(self, spec: S, toolbox: Toolbox, agent: ParsedAgent) -> Sequence[Tool] | Failure:
-        """The tools that a spec describes; what they have open is in the toolbox."""
+        """Open the tools of a spec; their resources are in the toolbox."""
         raise NotImplementedError
 
     def model(self, spec: S, agent: AgentSpec, folder: Path) -> LlmSpec | None:
-        """The model that it asks, besides the agent's own."""
+        """Model of the tool, besides the agent's own."""
         return None
 
     def problems(self, spec: S, agent: AgentSpec, folder: Path) -> Iterator[tuple[str, str | None]]:
-        """What is wrong that only a look at it tells: problem, hint."""
+        """Problems found by inspecting files or programs, each with a hint."""
         return iter(())
 
     def index(self, spec: S, folder: Path) -> IndexConfig | None:
-        """The index that it searches."""
+        """Index that the tool searches."""
         return None
 
     def notes(self, spec: S, agent: AgentSpec, folder: Path) -> Iterator[str]:
-        """What should be known before a run."""
+        """Warnings before a run."""
         return iter(())
 
 
@@ -143,13 +143,13 @@ class FunctionToolComponent(ToolComponent[FunctionToolSpec]):
     async def open(
         self, spec: FunctionToolSpec, toolbox: Toolbox, agent: ParsedAgent
     ) -> Sequence[Tool] | Failure:
-        """The function, in processes that all candidates share."""
+        """Open the function, in processes shared by all candidates."""
         known = f"{spec.name} {spec.file} {spec.function} {spec.parameters}"
         made = toolbox.shared(known, lambda: FunctionTools(self._config(spec, toolbox.folder)))
         return await made.tools(spec.description)
 
     def notes(self, spec: FunctionToolSpec, agent: AgentSpec, folder: Path) -> Iterator[str]:
-        """What the signature of the function leaves open."""
+        """Warnings about the function's signature."""
         return iter(FunctionTools(self._config(spec, folder)).warnings)
 
     def _config(self, spec: FunctionToolSpec, folder: Path) -> FunctionConfig:
@@ -159,15 +159,15 @@ class FunctionToolComponent(ToolComponent[FunctionToolSpec]):
 
 
 class McpToolComponent(ToolComponent[McpToolSpec]):
-    """A server of the Model Context Protocol, whose tools are offered."""
+    """A server of the Model Context Protocol, whose tools are offered to the model."""
 
     Spec = McpToolSpec
 
     async def open(
         self, spec: McpToolSpec, toolbox: Toolbox, agent: ParsedAgent
     ) -> Sequence[Tool] | Failure:
-        """The tools of the server, which all candidates share."""
-        # what the file leaves out has its default
+        """Tools of the server, which all candidates share."""
+        # keys missing in the file have defaults
         known = {one.name for one in fields(McpConfig)}
         said = spec.model_dump(exclude_none=True)
         given = {name: said[name] for name in said if name in known}
@@ -184,7 +184,7 @@ class PromptToolComponent(ToolComponent[PromptToolSpec]):
     async def open(
         self, spec: PromptToolSpec, toolbox: Toolbox, agent: ParsedAgent
     ) -> Sequence[Tool] | Failure:
-        """The prompt, answered by its own model or the agent's."""
+        """Build the tool, with its own model or the agent's."""
         llm = spec.model or agent.spec.model
         config = llm.config(toolbox.folder, timeout=agent.spec.execution.llm_timeout)
         prompt = agent.prompts[spec.name]
@@ -195,7 +195,7 @@ class PromptToolComponent(ToolComponent[PromptToolSpec]):
             return Failure("crash", "candidate", error.message)
 
     def model(self, spec: PromptToolSpec, agent: AgentSpec, folder: Path) -> LlmSpec | None:
-        """Its own model, where it names one."""
+        """Model of the tool, if it names one."""
         return spec.model
 
 
@@ -203,12 +203,12 @@ class SearchToolComponent(ToolComponent[SearchT]):
     """A search over documents."""
 
     made: Any
-    """The config of the index."""
+    """Config class of the index."""
 
     async def open(
         self, spec: SearchT, toolbox: Toolbox, agent: ParsedAgent
     ) -> Sequence[Tool] | Failure:
-        """The search; the index is taken in once for all candidates."""
+        """Build the search tool; the index is built once for all candidates."""
         try:
             embedding = self._embedding(spec, agent.spec, toolbox.folder)
             dimensions: int | None = getattr(spec, "embedding_dimensions", None)
@@ -218,13 +218,13 @@ class SearchToolComponent(ToolComponent[SearchT]):
             return Failure("harness", "infrastructure", error.message)
 
     def model(self, spec: SearchT, agent: AgentSpec, folder: Path) -> LlmSpec | None:
-        """The model that turns texts into vectors, where the search needs one."""
+        """Embedding model, if the search needs one."""
         return _embedding_llm(spec, agent) if needs_embedder(self.index(spec, folder)) else None
 
     def problems(
         self, spec: SearchT, agent: AgentSpec, folder: Path
     ) -> Iterator[tuple[str, str | None]]:
-        """What is wrong with the documents, and a missing model."""
+        """Problems of the documents, and a missing model."""
         config = self.index(spec, folder)
         yield from ((problem, None) for problem in problems(config))
         if self._lacks_embedder(spec, agent, folder) and without_embedder(config) is None:
@@ -234,16 +234,16 @@ class SearchToolComponent(ToolComponent[SearchT]):
             )
 
     def notes(self, spec: SearchT, agent: AgentSpec, folder: Path) -> Iterator[str]:
-        """What the index does not do, and what a search without a model is."""
+        """Notes on unsupported features, and on a search without an embedding model."""
         config = self.index(spec, folder)
         yield from (f"tool `{spec.name}`: {words}" for words in unsupported(config))
         if self._lacks_embedder(spec, agent, folder) and (words := without_embedder(config)):
             yield f"tool `{spec.name}`: {words}"
 
     def index(self, spec: SearchT, folder: Path) -> IndexConfig:
-        """An index as it is taken in and searched; what the file leaves out has its default."""
+        """Config of the index; keys missing in the file have defaults."""
         known = {one.name for one in fields(self.made)}
-        # what the file does not say is left to the index, which warns of no default
+        # unset keys are left out, because the index warns of unsupported keys that are set
         told = spec.model_dump(exclude={"database", "keyword_index"}, exclude_unset=True)
         said = {name: value for name, value in told.items() if value is not None and name in known}
         if spec.database is not None and spec.database.provider in STORES:
@@ -282,7 +282,7 @@ def _component(spec: ToolSpec) -> ToolComponent[ToolSpec]:
 
 
 def _embedding_llm(spec: SearchToolSpec, agent: AgentSpec) -> LlmSpec | None:
-    """The model that turns texts into vectors: the agent's, else one of its model's provider."""
+    """Embedding model: the agent's, else one of the provider of its model."""
     provider = agent.embedding_provider or (agent.model if embeds(agent.model.provider) else None)
     if provider is None:
         return None
@@ -292,7 +292,7 @@ def _embedding_llm(spec: SearchToolSpec, agent: AgentSpec) -> LlmSpec | None:
 
 
 def tool_models(agent: AgentSpec, folder: Path) -> Iterator[tuple[Loc, LlmSpec]]:
-    """Models that the tools of an agent ask, each with the tool that does."""
+    """Models of an agent's tools, each with the location of the tool."""
     for number, spec in enumerate(agent.tools):
         llm = _component(spec).model(spec, agent, folder)
         if llm is not None:
@@ -300,14 +300,14 @@ def tool_models(agent: AgentSpec, folder: Path) -> Iterator[tuple[Loc, LlmSpec]]
 
 
 def tool_problems(agent: AgentSpec, folder: Path) -> Iterator[tuple[int, str, str | None]]:
-    """What is wrong with tools that only looking at them tells: number, problem, hint."""
+    """Problems found by inspecting the tools: index of the tool, problem, hint."""
     for number, spec in enumerate(agent.tools):
         for problem, hint in _component(spec).problems(spec, agent, folder):
             yield number, problem, hint
 
 
 def _replaced_stores(agent: AgentSpec) -> Iterator[str]:
-    """Warn once of all stores that an agent names and Kept does not connect to."""
+    """Warn once about all stores that Kept does not connect to."""
     used: dict[str, list[str]] = {}
     for spec in agent.tools:
         for name in dict.fromkeys(spec.stores):
@@ -319,7 +319,7 @@ def _replaced_stores(agent: AgentSpec) -> Iterator[str]:
 
 
 def _silent_servers(agent: AgentSpec, folder: Path) -> Iterator[str]:
-    """Warn of each Qdrant server that does not answer now."""
+    """Warn about each Qdrant server that does not answer now."""
     asked: list[Database] = []
     for spec in agent.tools:
         config = _component(spec).index(spec, folder)
@@ -331,7 +331,7 @@ def _silent_servers(agent: AgentSpec, folder: Path) -> Iterator[str]:
 
 
 def tool_warnings(agent: AgentSpec, folder: Path) -> Iterator[str]:
-    """What should be known of tools before a run."""
+    """Warnings about tools before a run."""
     yield from _replaced_stores(agent)
     yield from _silent_servers(agent, folder)
     for spec in agent.tools:

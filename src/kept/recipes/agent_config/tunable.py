@@ -2,7 +2,8 @@
 
 A tunable value changes only the agent's behaviour. Excluded are the measurement, locations,
 possible secrets, and values that would rebuild an index or restart a server. Texts are found
-wherever they stand. An edit is validated by applying it and reading the agent again.
+in the agent.yaml or in separate files. An edit is validated by applying it and reading the agent
+again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,11 +27,11 @@ from kept.spec.source import kind_of
 from kept.spec.yaml import Loc
 
 TOLD = 3
-"""Problems that a message tells."""
+"""Number of problems that a message shows."""
 
 
 def try_edits(read: ReadAgent, edits: Sequence[Edit]) -> ParsedAgent | str:
-    """The agent that edits make; what is wrong with it in words."""
+    """Agent after edits, or its problems as text."""
     texts = read.agent.texts
     rules = Rules({name: Artifact(name) for name in texts})
     made = apply_edits(Candidate(texts), edits, rules, locate_or_insert)
@@ -43,6 +44,7 @@ def try_edits(read: ReadAgent, edits: Sequence[Edit]) -> ParsedAgent | str:
             f"{one.path}: {one.message}" if one.path else one.message for one in parsed[:TOLD]
         )
     folder = read.place.folder
+    # only new problems count: the edits did not cause the others
     before = {*tool_problems(read.agent.spec, folder)}
     new = [problem for problem in tool_problems(parsed.spec, folder) if problem not in before]
     if new:
@@ -51,7 +53,7 @@ def try_edits(read: ReadAgent, edits: Sequence[Edit]) -> ParsedAgent | str:
 
 
 UNSET: Mapping[str, float] = {"top_p": 1.0, "min_score": 0.0, "min_similarity_score": 0.0}
-"""What it means to leave these out."""
+"""Values that are equivalent to leaving these keys out."""
 
 _MODEL = ("temperature", "top_p", "max_tokens", "name")
 _ENGINE = ("max_turns", "effort")
@@ -72,17 +74,17 @@ _CARRIED = (
 
 
 class Found(NamedTuple):
-    """A value of an agent."""
+    """A value in an agent's spec."""
 
     value: Any
     kind: object
-    """What the spec takes there; None where it takes anything."""
+    """Type of the value in the spec; None if any is allowed."""
     loc: Loc
-    """Where it stands, lists by numbers."""
+    """Location of the value, with list items by index."""
 
 
 def look(spec: AgentSpec, parts: Sequence[Part]) -> Found | str:
-    """The value that a path leads to in an agent, as it counts; a sentence where there is none."""
+    """Find the value of a path, with defaults; a message if there is none."""
     found = Found(spec, AgentSpec, ())
     for at, part in enumerate(parts):
         below = _below(found, part)
@@ -99,7 +101,7 @@ def _below(found: Found, part: Part) -> Found | None:
         if part not in model.model_fields:
             return None
         field = model.model_fields[part]
-        # what is not there counts by its default
+        # a missing value has its default
         default = None if field.is_required() else field.get_default()
         inner = default if value is None else getattr(value, part)
         return Found(inner, field.annotation, (*loc, part))
@@ -134,7 +136,7 @@ def _missing(found: Found, part: Part, here: str) -> str:
 
 
 def _model_in(kind: object) -> type[BaseModel] | None:
-    """The one model inside `X | None`."""
+    """Single model inside `X | None`."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return kind
     found = [model for inner in get_args(kind) if (model := _model_in(inner))]
@@ -142,7 +144,7 @@ def _model_in(kind: object) -> type[BaseModel] | None:
 
 
 def is_whole(kind: object) -> bool:
-    """Whether only whole numbers are taken."""
+    """True if only whole numbers are allowed."""
     members = _members(kind)
     return int in members and float not in members
 
@@ -152,7 +154,7 @@ def _members(kind: object) -> set[object]:
 
 
 def why_not(spec: AgentSpec, loc: Loc) -> str | None:
-    """Why a value may not be tuned; None where it may."""
+    """Reason why a value may not be tuned; None if it may."""
     head, last = loc[0], loc[-1]
     if may_be_secret(loc):
         return "it may be a secret"
@@ -164,6 +166,7 @@ def why_not(spec: AgentSpec, loc: Loc) -> str | None:
         return _AGAIN
     if head == "tools" and len(loc) > 2 and isinstance(loc[1], int):
         return _why_no_tool(spec.tools[loc[1]], loc[2:])
+    # the settings of the other engine have no effect
     engine = "claude" if spec.model.provider == "anthropic" else "openai"
     if head in ("claude", "openai") and head != engine:
         return f"the model is of `{spec.model.provider}`, and has no use for it"
@@ -193,7 +196,7 @@ def _why_no_tool(tool: AnyToolSpec, keys: Loc) -> str | None:
 
 
 def why_no_text(spec: AgentSpec, loc: Loc) -> str | None:
-    """Why a text may not be rewritten; None where it may."""
+    """Reason why a text may not be rewritten; None if it may."""
     head, last = loc[0], loc[-1]
     if may_be_secret(loc):
         return "it may be a secret"
@@ -215,11 +218,11 @@ INSTRUCTIONS: tuple[tuple[Part, ...], ...] = (
     ("instructions", "inline"),
     ("instructions", "file"),
 )
-"""All of them mean what the agent is told, wherever that stands."""
+"""Paths that mean the instructions, wherever their text is."""
 
 
 class _Target(NamedTuple):
-    """A text, and how it comes to the agent."""
+    """A text, and how to read it from the agent."""
 
     file: str
     key: str
@@ -227,7 +230,7 @@ class _Target(NamedTuple):
 
 
 def texts_of(read: ReadAgent, specs: Iterable[tuple[int, TextualAxisSpec]]) -> tuple[TextAxis, ...]:
-    """The texts of the axes; what is wrong with one is reported."""
+    """Text axes; problems of an axis are reported."""
     found: dict[tuple[str, str], TextAxis] = {}
     for number, spec in specs:
         here = (*BLOCK, "axes", "textual", number)
@@ -244,7 +247,7 @@ def texts_of(read: ReadAgent, specs: Iterable[tuple[int, TextualAxisSpec]]) -> t
 
 
 def text_of(read: ReadAgent, here: Loc, spec: TextualAxisSpec | DemosAxisSpec) -> TextAxis | None:
-    """The text of one axis; None, and a report, where it cannot be rewritten."""
+    """Text axis of a spec; None, and a report, if the text cannot be rewritten."""
     target = _target(read, spec.path)
     if isinstance(target, str):
         read.source.report((*here, "path"), target)
@@ -260,7 +263,8 @@ def text_of(read: ReadAgent, here: Loc, spec: TextualAxisSpec | DemosAxisSpec) -
         return None
     if len(present) > spec.max_chars:
         message = f"the text has {len(present)} characters now, and {spec.max_chars} are allowed"
-        more = -(-len(present) * 3 // 2 // 100) * 100  # half as much again, in whole hundreds
+        # 1.5 times the present length, rounded up to hundreds
+        more = -(-len(present) * 3 // 2 // 100) * 100
         read.source.report((*here, "max_chars"), message, f"give it {more} or so")
         return None
     if problem := _stuck(read, axis, target, present):
@@ -270,7 +274,8 @@ def text_of(read: ReadAgent, here: Loc, spec: TextualAxisSpec | DemosAxisSpec) -
 
 
 def _stuck(read: ReadAgent, axis: TextAxis, target: _Target, present: str) -> str | None:
-    """Why a change of a text does not come to the agent; None where it does."""
+    """Reason why a change of the text does not reach the agent; None if it does."""
+    # write the text back unchanged, then with a probe line that must reach the agent
     for new in (present, present + PROBE):
         agent = try_edits(read, axis.edits(read.agent.texts, new))
         if isinstance(agent, str):
@@ -281,10 +286,11 @@ def _stuck(read: ReadAgent, axis: TextAxis, target: _Target, present: str) -> st
 
 
 def _target(read: ReadAgent, path: str) -> _Target | str:
-    """Where the text of a path stands; a sentence where there is none."""
+    """Location of a path's text; a message if there is none."""
     parts = parse_path(path)
     if isinstance(parts, str):
         return parts
+    # instructions and templates may be in separate files; other texts are in the agent.yaml
     if parts in INSTRUCTIONS:
         return _instructions(read)
     found = look(read.agent.spec, parts)
@@ -316,7 +322,7 @@ def _instructions(read: ReadAgent) -> _Target:
 
 
 def _template(read: ReadAgent, parts: tuple[Part, ...], loc: Loc) -> _Target | None:
-    """The template of a prompt tool, which may stand in a file."""
+    """Template of a prompt tool, which may be in a file."""
     if loc[0] != "tools" or loc[2:] not in (("template",), ("file",)):
         return None
     tool = read.agent.spec.tools[int(loc[1])]

@@ -1,4 +1,4 @@
-"""Tuning of an agent.yaml: coordinate descent over its numbers and texts.
+"""Tuning of an agent.yaml: coordinate descent over its values and texts.
 
 Options of the command line override the file.
 """
@@ -69,7 +69,7 @@ from kept.store.home import Home
 
 
 def overlay(tuning: Tuning, spec: OptimizerSpec) -> OptimizerSpec:
-    """The block with what a command line says laid over it."""
+    """Apply options of the command line to the block."""
     names = ("max_cycles", "max_minutes", "max_usd", "repeats", "accept_sigma", "seed")
     said = {n: v for n in names if (v := getattr(tuning, n)) is not None}
     for name in ("accept_sigma", "repeats"):
@@ -94,7 +94,7 @@ def _phase(tuning: Tuning, phase: PhaseSpec, name: str) -> PhaseSpec:
 
 
 def _check_sigma(flag: str, spec: OptimizerSpec) -> None:
-    """Refuse a flag of `sigma` where the file names the race."""
+    """Refuse an option of `sigma` if the file chooses the race."""
     if spec.gate == "race" and spec.gate_by:
         raise SetupError(
             f"{flag} is of `gate: sigma`, and the agent.yaml names `{spec.gate_by}`",
@@ -103,7 +103,7 @@ def _check_sigma(flag: str, spec: OptimizerSpec) -> None:
 
 
 def told(spec: OptimizerSpec) -> OptimizerFacts:
-    """The block as it is written down."""
+    """The block as stored in facts."""
     phases = ("numeric_phase", "textual_phase", "demos_phase")
     return {
         "loss_weights": dict(spec.loss),
@@ -131,37 +131,37 @@ def told(spec: OptimizerSpec) -> OptimizerFacts:
 
 
 FLOORS = (-0.2, 0.0, 0.05, 0.1)
-"""What a trial must show on so many passes over the train cases, in deviations of one draw."""
+"""Minimum gain after 1, 2, 3, 4 passes over the train cases, in deviations of one rollout."""
 
 PASSES = 8
-"""Over what leads, on train cases: a whole phase is held against the same draws of it."""
+"""Passes of the incumbent over the train cases, with which a whole phase is compared."""
 
 PATIENCE = 1.2
-"""Of a race with a trial: as in a careful one, for there are few of them."""
+"""Patience of the race of a trial, as in the careful preset, because trials are few."""
 
 RESULTS = Path("results", "optimizer")
-"""Where its files go, beside the agent."""
+"""Folder of the results, beside the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTuning:
-    """An agent.yaml with all that is said of tuning it, in order."""
+    """An agent.yaml with a valid tuning setup."""
 
     read: ReadAgent
-    """With the cases of all splits."""
+    """The agent, with the cases of all splits."""
     spec: OptimizerSpec
     axes: Axes
     cases: Cases
     files: tuple[str, ...] = ()
-    """What the agent names beside its agent.yaml."""
+    """Files that the agent names besides its agent.yaml."""
     unpriced: tuple[str, ...] = ()
     """Models without a price, for which `max_usd` is not enforced."""
 
 
 def tuning_problems(path: Path, overrides: Sequence[str]) -> tuple[Problem, ...]:
-    """Problems of an agent that has an `optimizer` block, the block's among them; else none.
+    """Problems of an agent that has an `optimizer` block, including those of the block.
 
-    Models without a price and without a key are left to the run that asks them.
+    Missing prices and keys of models are not reported here, but at the start of a run.
     """
     if said(read_source(path, overrides), BLOCK) is None:
         return ()
@@ -175,9 +175,9 @@ def tuning_problems(path: Path, overrides: Sequence[str]) -> tuple[Problem, ...]
 def read_tuning(
     path: Path, overrides: Sequence[str], tuning: Tuning, *, runs: bool = True
 ) -> ReadTuning:
-    """Look at all of it; raises `SpecError` with everything that is wrong.
+    """Read and check everything; raises `SpecError` with all problems.
 
-    Without `runs` a missing key is no problem where `check_agent` says so.
+    Without `runs` a missing key is no problem where `check_agent` allows it.
     """
     try:
         read = read_agent(path, overrides, partial=True)
@@ -186,6 +186,7 @@ def read_tuning(
     spec = optimizer_of(read)
     spec = spec and overlay(tuning, spec)
     axes = axes_of(read, spec.axes if spec else None)
+    # check axes, cases and critics even with an invalid block, to report all problems at once
     about_cases = spec or cases_of(read)
     found = splits_of(read, about_cases) if about_cases else None
     cases, specs = found or (Cases(), read.cases)
@@ -209,7 +210,7 @@ def read_tuning(
 
 
 def _all_of(error: SpecError, more: Sequence[Problem]) -> SpecError:
-    """The same error with further problems; none is told twice."""
+    """Same error with further problems, without duplicates."""
     told = {problem.message for problem in error.problems}
     return SpecError([*error.problems, *(one for one in more if one.message not in told)])
 
@@ -223,9 +224,9 @@ def compile_coordinate(
     workers: int | None = None,
     writes: bool = True,
 ) -> Compiled:
-    """The plan of an agent that is to be tuned; raises `SpecError` with all that is wrong.
+    """Build the plan of tuning an agent; raises `SpecError` with all problems.
 
-    Critic and applier are put into the project, unless nothing is to be written.
+    Files of critic and applier are created in the project if `writes` is set.
     """
     tuning = tuning or Tuning()
     of = read_tuning(path, overrides, tuning)
@@ -272,7 +273,7 @@ def compile_coordinate(
         ),
     )
     gate, why = _gate(of, plan, began)
-    # a run that decides by another rule is another run; how long it may go on is no part of it
+    # another decision rule makes another run, while the limits in `budget` may change
     rule = {k: v for k, v in told(spec).items() if k != "budget"}
     inputs = plan.inputs if critics is None else {**plan.inputs, **critics.inputs}
     inputs = {**inputs, "optimizer": hash_of(repr(rule)), "gate": hash_of(repr(gate))}
@@ -284,17 +285,17 @@ def compile_coordinate(
 
 
 def phases_of(spec: OptimizerSpec, axes: Axes) -> tuple[Phase, ...]:
-    """The kinds of changes that there is anything for."""
+    """Phases of the kinds of axes that there are."""
     found: list[Phase] = []
     if axes.numeric is not None:
         limits = spec.numeric_phase
-        # patience is with a search that has something to go by, and none is needed before that
+        # patience only counts after the warm-up, whose points are random
         least = min(WARM_UP + limits.patience, limits.max_trials)
         found.append(Phase("numeric", "numeric", limits.max_trials, limits.patience, least))
     if axes.textual:
         limits = spec.textual_phase
         paths = tuple(axis.path for axis in axes.textual)
-        # each axis has its turn before the phase may be called dry
+        # each axis has a turn before the phase may end early
         least = min(len(paths), limits.max_trials)
         phase = Phase("textual", "critique", limits.max_trials, limits.patience, least, paths)
         found.append(phase)
@@ -305,7 +306,7 @@ def phases_of(spec: OptimizerSpec, axes: Axes) -> tuple[Phase, ...]:
 
 
 def _critics(read: ReadAgent, axes: Axes, *, writes: bool) -> Critics | None:
-    """Critic and applier, where there are texts for them."""
+    """Critic and applier; None without textual axes."""
     if not axes.textual:
         return None
     home = Home.find(read.place.folder)
@@ -334,7 +335,7 @@ def _proposers(of: ReadTuning, critics: Critics | None) -> Iterator[Proposer]:
 
 
 def _places(axes: Axes) -> Iterator[tuple[str, str]]:
-    """Every value that may change: its file, and its path there; no path for a file as a whole."""
+    """File and path of every value that may change; the path is empty for a whole file."""
     if axes.numeric is not None:
         yield from ((axis.file, axis.path) for axis in axes.numeric.axes)
         for rest in axes.numeric.rests:
@@ -344,7 +345,7 @@ def _places(axes: Axes) -> Iterator[tuple[str, str]]:
 
 
 def _guards(read: ReadAgent, axes: Axes, cases: Cases) -> tuple[Guard, ...]:
-    """Nothing but axes may change, and nothing of cases may be copied but examples."""
+    """Guards: only axes may change, and cases may be copied only into examples."""
     copied: tuple[Guard, ...] = (copy_guard(cases),)
     if axes.demos is not None:
         copied = (copy_guard(cases, allow_train=True), WithoutExamples(copy_guard(cases), LAYOUT))
@@ -354,7 +355,7 @@ def _guards(read: ReadAgent, axes: Axes, cases: Cases) -> tuple[Guard, ...]:
 
 
 def _objective(spec: OptimizerSpec, train: int) -> Objective:
-    """The loss; what a whole trial is charged is shared by its rollouts."""
+    """Loss with penalties; dollars count per trial, so their rate is multiplied by its rollouts."""
     rates: tuple[tuple[OwnMeasure, float], ...] = (
         ("usd", spec.penalties.cost_per_usd * train * spec.repeats),
         ("seconds", spec.penalties.latency_per_sec),
@@ -364,9 +365,9 @@ def _objective(spec: OptimizerSpec, train: int) -> Objective:
 
 
 def _gate(of: ReadTuning, plan: Plan, began: str) -> tuple[Gate, str]:
-    """The gate that is named, or that the run began with; else the race, if cases are enough.
+    """Gate that is named, else the one that the run began with, else the default.
 
-    With it the reason, in words.
+    The second value is the reason, in words.
     """
     spec = of.spec
     sigma = Sigma(
@@ -377,6 +378,7 @@ def _gate(of: ReadTuning, plan: Plan, began: str) -> tuple[Gate, str]:
         spec.min_delta,
     )
     race = _unhurried(race_of(spec.race), spec.race, len(of.cases.train))
+    # precedence: the file or an option, then the gate of the resumed run, then the default
     if spec.gate_by:
         why = f"`{spec.gate_by}` is set"
         return (sigma if spec.gate == "sigma" else race), why
@@ -389,11 +391,11 @@ def _gate(of: ReadTuning, plan: Plan, began: str) -> tuple[Gate, str]:
 
 
 def _unhurried(race: Race, spec: RaceSpec, train: int) -> Race:
-    """The race as a phase needs it, whose screen looks at all train cases before it drops anything.
+    """Adapt the race to phases: the screen runs all train cases before it drops a trial.
 
-    Where hundreds are proposed, one that a few draws drop by mistake is made up for by the next. A
-    phase has a dozen trials, and what it misses is missed for the whole cycle. Figures that a file
-    has stay as they are (docs/decisions/0036).
+    With hundreds of proposals, a good one dropped by chance is soon replaced. A phase has only
+    about a dozen trials, and a missed gain is missed for the whole cycle. Values set in the file
+    are kept (docs/decisions/0036).
     """
     once = min(race.screen.cases, train)
     usual = enumerate(zip(Screen().steps, FLOORS, strict=True), 1)
@@ -409,7 +411,7 @@ def _unhurried(race: Race, spec: RaceSpec, train: int) -> Race:
 def _check_money(
     read: ReadAgent, axes: Axes, critics: Critics | None, tuning: Tuning
 ) -> tuple[str, ...]:
-    """Report models for which `max_usd` cannot be enforced; returns those that are allowed."""
+    """Report models for which `max_usd` cannot be enforced; return those allowed anyway."""
     allowed: list[str] = []
     told: set[str] = set()
     for loc, config, of in _asked(read, axes, critics):
@@ -428,7 +430,7 @@ def _check_money(
 def _asked(
     read: ReadAgent, axes: Axes, critics: Critics | None
 ) -> Iterator[tuple[Loc, ModelConfig, str]]:
-    """Every model that a run may ask, with the place that names it."""
+    """Every model that a run may ask, with the location that names it."""
     for loc, llm in models_of(read):
         yield loc, llm.config(read.place.folder), ""
     for agent in reachable(read, axes):

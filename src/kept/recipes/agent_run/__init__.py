@@ -1,1 +1,1 @@
-"""kept agent run: a task done by a manager and its workers."""
+"""kept agent run: run a task with a manager and its workers."""

@@ -1,4 +1,4 @@
-"""An agent run: one task, one execution of one runner, and nothing that is proposed or kept."""
+"""Plan of an agent run: one task, one execution; nothing is proposed or kept."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -54,34 +54,34 @@ LOSS = "loss"
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Who is told of moments as they come, and who may ask the run to stop."""
+    """Listeners for the moments of a run, and its stop signal."""
 
     hear: Hearer | None = None
-    """Every moment, in a resume also those of earlier sittings."""
+    """Receives every moment; in a resume also those of earlier sessions."""
     say: Callable[[str], None] | None = None
-    """A line for each thing that happens now."""
+    """Receives a line for each thing that happens now."""
     stop: Stop = field(default_factory=Stop)
 
     def tell(self, line: str) -> None:
-        """Have it said, if it happens now: a resume begins by hearing what was said before."""
+        """Say a line if it happens now; a resume first replays what was said before."""
         if self.say is not None and self.stop.live:
             self.say(line)
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a run that is gone on with has to keep to."""
+    """State that a resumed run must keep."""
 
     texts: Mapping[str, str]
-    """The versions of prompt artifacts that it began with, whatever is active by now."""
+    """Versions of prompt artifacts that it began with, whatever is active now."""
     limits: Limits | None = None
-    """None for one that had not begun to ask."""
+    """None if the run had not asked any model yet."""
     budget: str = ""
-    """By its hash."""
+    """Hash of the budget."""
 
 
 def before_of(run: Run) -> Before:
-    """What a run had when it began."""
+    """State that a run began with."""
     texts = run.candidate(run.state.seed).texts
     record, started = agent_run_of(run), run.state.started
     if record is None or started is None:
@@ -93,7 +93,7 @@ def before_of(run: Run) -> Before:
 def compile_agent_run(
     asked: Asked, watched: Watched | None = None, before: Before | None = None
 ) -> Compiled:
-    """The plan of an agent run; raises `SpecError` or `SetupError` with what is wrong."""
+    """Build the plan of an agent run; raises `SpecError` or `SetupError` with all problems."""
     watched = watched or Watched()
     folder = Path(asked.folder)
     home = Home.find(folder)
@@ -102,7 +102,7 @@ def compile_agent_run(
     else:
         source = read_source(folder / asked.config, asked.settings)
     spec = validate(source, AgentRunSpec)
-    # the task of an experiment that it is a run of, and what tells that of it; mostly nothing
+    # target and views of an experiment's task; empty for other runs
     target = ""
     views: tuple[Callable[[Journal], Sink], ...] = ()
     if asked.tags:
@@ -123,7 +123,7 @@ def compile_agent_run(
     limits, budget = limits_of(spec.budget), hash_of(spec.budget.model_dump(mode="json"))
     raised = None
     if before is not None and before.limits is not None and is_raise(before.limits, limits):
-        # what is left is told to the manager: what was heard is served only with what it was told
+        # the manager sees the remaining budget: replies are replayed only for equal requests
         limits, raised, budget = before.limits, limits, before.budget
     kit = kit_of(spec, configs, limits, scratch, hidden_from(folder, home.path))
     kit = replace(kit, prompts=texts.prompts, say=watched.tell, raised=raised)
@@ -174,29 +174,29 @@ def compile_agent_run(
 
 
 def settings_hash(spec: AgentRunSpec, configs: Configs) -> str:
-    """What a resume knows settings by, models among them that only the environment names."""
+    """Hash of the settings for a resume, including models named only by the environment."""
     names = [one.name for one in (configs.manager, configs.worker, configs.critic)]
     errand = spec.budget.usd_per_errand
     return hash_of([spec.model_dump(mode="json", exclude={"budget"}), names, errand])
 
 
 def measures(record: AgentRun, weights: Weights | None = None) -> Mapping[str, float]:
-    """The loss and its parts, by the names that a journal has for them."""
+    """Loss and its parts, under their names in the journal."""
     parts = run_loss(record, weights).parts()
     return {LOSS: parts.pop("total"), **{f"{LOSS}_{name}": value for name, value in parts.items()}}
 
 
 def _leave_open(reason: str) -> None:
-    """With a higher limit the run can be gone on with: its one step is not closed."""
+    """Leave the only step open, so that the run can be resumed with a higher limit."""
     kinds: Mapping[str, StopKind] = {REASONS["wall_seconds"]: "minutes", REASONS["usd"]: "usd"}
     raise Halt(StopReason(kinds.get(reason, "iterations"), f"the run came to its {reason}"))
 
 
 @dataclass(frozen=True, slots=True)
 class Halting:
-    """A runner whose infrastructure may fail: then the run stops, and can be gone on with.
+    """Runner that stops the run on an infrastructure failure, so that it can be resumed.
 
-    There is one execution; to call it missing would end the run for good.
+    There is only one execution: recording it as missing would end the run for good.
     """
 
     runner: AgentRunner
@@ -204,12 +204,12 @@ class Halting:
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Run it; raises `Halt` where nothing answers."""
+        """Run the job; raises `Halt` if the infrastructure fails."""
         ran = await self.runner.run(job, candidate, case, scope)
         if isinstance(ran, Failure) and ran.blame == "infrastructure":
             raise Halt(StopReason("error", ran.message))
         return ran
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the inner runner."""
         await self.runner.close()

@@ -1,4 +1,4 @@
-"""An agent run of a task of an experiment: what it is given of others, and where it is told of."""
+"""Agent run of an experiment's task: its inputs from other tasks, and export to the task."""
 
 import logging
 import shutil
@@ -30,34 +30,34 @@ from kept.store.journal import RunJournal
 from kept.store.reader import Run
 
 TARGET = "target="
-"""What the tag of a run begins with that is one of a task."""
+"""Prefix of the tag that links a run to a task."""
 
 PRIMARY, REFERENCE = "primary", "reference"
-"""Folders of the input of a continuation."""
+"""Input folders of a continuation."""
 
 _HEAD = 200
-"""Characters of a reference that a manager is told."""
+"""Characters of a reference that the manager sees."""
 
 log = logging.getLogger("kept")
 
 
 def tag_of(task: Task) -> str:
-    """The tag of its runs."""
+    """Tag of the runs of a task."""
     return f"{TARGET}{task.target}"
 
 
 def targets_in(tags: Sequence[str]) -> list[str]:
-    """The tasks that the tags of a run name, each as `EXP:TASK`."""
+    """Tasks that the tags of a run name, each as `EXP:TASK`."""
     return [tag.removeprefix(TARGET) for tag in tags if tag.startswith(TARGET)]
 
 
 def task_named(folder: Path, target: str) -> Task:
-    """The task that `EXP:TASK` names, from a folder."""
+    """Task that `EXP:TASK` names, seen from a folder."""
     return target_of(Home.find(folder).path / EXPERIMENTS, target)[1]
 
 
 def lay_inputs(folder: Path, target: str) -> tuple[tuple[str, ...], str]:
-    """Put what a task is given of others on disk: its folders, and what a manager is told of it."""
+    """Write a task's inputs from other tasks; return their folders and the manager's brief."""
     experiment, task = target_of(Home.find(folder).path / EXPERIMENTS, target)
     given = carried(experiment, task)
     root = task.folder / "seed" / "inputs"
@@ -90,20 +90,20 @@ def _brief(task: Task, both: "dict[str, dict[str, bytes]]") -> str:
 
 
 def task_views(folder: Path, tags: Sequence[str]) -> tuple[Callable[[Journal], Sink], ...]:
-    """What tells a task of its run; nothing for a run that is of none."""
+    """Views that write a run to its tasks; empty for a run without a task."""
     targets = targets_in(tags)
     return tuple(lambda journal, t=one: TaskRun(task_named(folder, t), journal) for one in targets)
 
 
 class TaskRun:
-    """Writes a run to its task when it has ended, and offers it as the best of that; a sink."""
+    """Sink that writes a finished run to its task, and offers it as the task's best."""
 
     def __init__(self, task: Task, journal: Journal) -> None:
         self._task = task
         self._folder = journal.folder if isinstance(journal, RunJournal) else None
 
     def on_event(self, event: Event, state: State) -> None:
-        """Write it at the end."""
+        """Write the run when it stops."""
         if not isinstance(event, RunStopped) or self._folder is None:
             return
         with Run(self._folder) as run:
@@ -119,7 +119,7 @@ class TaskRun:
             if files:
                 self._offer(below / layout.run)
         except SetupError as error:
-            log.info("%s", error.message)  # it failed, and is no best
+            log.info("%s", error.message)  # the run failed, and cannot be the best
         except OSError as error:
             log.warning("cannot write %s: %s", error.filename, error.strerror)
 

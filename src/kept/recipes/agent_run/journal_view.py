@@ -28,43 +28,43 @@ from kept.store.jsonl import left_out
 from kept.store.reader import Run
 
 CASE = "task"
-"""The one case of an agent run."""
+"""Id of the only case of an agent run."""
 
 log = logging.getLogger("kept")
 
 
 def scope_of(run: Run) -> str:
-    """Where all that happened in it is journalled."""
+    """Scope of all journal entries of the run's job."""
     return Job(run.state.seed, CASE, 0, "measure").scope
 
 
 def agent_run_of(run: Run) -> AgentRun | None:
-    """The record of a run, how far it may have come; None before its first moment."""
+    """Record of a run so far; None before its first moment."""
     record = record_of(run.replies(f"{scope_of(run)}/{STORY}", Moment))
     if record is None:
         return None
     record = replace(record, run_id=run.id)
     if record.status != "running" or run.status == "running":
         return record
-    # no moment says so: it was cut off
+    # no moment records the end: the run was interrupted
     stopped = run.state.stopped
     why = run.status if stopped is None or stopped.kind != "error" else stopped.message
     return replace(record, status="aborted", reason=why)
 
 
 def delivered_by(run: Run) -> Mapping[str, bytes]:
-    """The files that a run left, by path; none before it has ended."""
+    """Files that a run delivered, by path; empty before it has ended."""
     found = deliveries_of(run)
     return found[-1] if found else {}
 
 
 def deliveries_of(run: Run) -> Sequence[Mapping[str, bytes]]:
-    """The files that it left each time that it ended: one that was gone on with ended before."""
+    """Files delivered at each end of the run; a resumed run may have ended before."""
     return [ran.files for _, ran in run.executions([f"{scope_of(run)}/{DELIVERED}"])]
 
 
 def changed_files(run: Run) -> Sequence[str]:
-    """Files of an agent run, laid out beside its journal, that are not as they were written."""
+    """Files of an agent run, beside its journal, that differ from what was written."""
     record = agent_run_of(run) if request_of(run, Asked) else None
     if record is None or run.status == "running":
         return ()
@@ -77,16 +77,16 @@ def changed_files(run: Run) -> Sequence[str]:
 
 
 class RunFolder:
-    """Writes the folder of the run as the source lays it out, when a sitting ends; a sink.
+    """Sink that writes the folder of a run, in the source's layout, when a session ends.
 
-    Only a view: all of it can be made again from the journal beside it.
+    It is only a view: all of it can be rebuilt from the journal beside it.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._folder = journal.folder if isinstance(journal, RunJournal) else None
 
     def on_event(self, event: Event, state: State) -> None:
-        """Write it at the end."""
+        """Write the folder when the run stops."""
         if not isinstance(event, RunStopped) or self._folder is None:
             return
         try:
@@ -105,30 +105,30 @@ _PLACE = re.compile(
     r"turn-(?P<turn>\d+)/(?P<above>workers/.*/)?"
     r"(?P<what>manager|works/say-\d+|works/errand-\d+|works/say-\d+/tools-\d+/\d+-(?P<tool>[^/]+)|critic)"
 )
-"""Where a reply stands below the scope of its run; what is no part of a conversation is nowhere."""
+"""Path of a reply below the scope of its run; other paths belong to no conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """One thing that somebody said or used."""
+    """One message or tool call."""
 
     turn: int
-    """Of the manager at the top."""
+    """Turn of the top manager."""
     who: str
-    """A worker, a worker's critic, or the manager; with the names of those above it."""
+    """Speaker: a worker, a worker's critic, or the manager; with the names of those above."""
     item: TraceItem
 
 
 def people_of(record: AgentRun) -> list[str]:
-    """Who can be asked for, in the order in which they came."""
+    """Manager and workers of a run, in the order of their first appearance."""
     sent = [one.worker_id for turn in record.iterations for one in turn.delegations]
     return list(dict.fromkeys((MANAGER, *sent)))
 
 
 def spoken(run: Run, who: str) -> list[Spoken]:
-    """All that one of them said and used, and its critic; with the name of the case, everybody.
+    """Messages and tool calls of one speaker and its critic; of all for the case's name.
 
-    By turns, and by who spoke: those of one turn spoke at the same time.
+    Sorted by turn, then by speaker, as speakers of one turn act at the same time.
     """
     rows = list(_spoken(run, who))
     order = {name: n for n, name in enumerate(dict.fromkeys(row.who for row in rows))}
@@ -157,7 +157,7 @@ def _spoken(run: Run, who: str) -> Iterator[Spoken]:
 
 
 def spoken_json(rows: list[Spoken]) -> list[dict[str, Any]]:
-    """The same as a document."""
+    """Messages and tool calls as JSON."""
     return [{"turn": row.turn, "who": row.who, **asdict(row.item)} for row in rows]
 
 
@@ -177,7 +177,7 @@ def _items(what: str, tool: str | None, raw: bytes, failed: bool) -> Iterator[Tr
 
 
 def _errand(sent: Sent) -> Iterator[TraceItem]:
-    """What an agent CLI did, step by step, and its answer; mostly that is its last step, too."""
+    """Steps of an agent CLI and its answer, which is mostly also its last step."""
     steps = [line.partition(": ") for line in sent.story.splitlines()]
     if steps and steps[-1][2] == one_line(sent.text, STEP):
         steps.pop()
@@ -186,12 +186,12 @@ def _errand(sent: Sent) -> Iterator[TraceItem]:
 
 
 def agent_run_report(run: Run) -> str:
-    """The page of a run, how far it may have come."""
+    """Page of a run so far."""
     record = agent_run_of(run)
     return agent_run_page(record) if record else f"# Agent run {run.id}\n\nIt never began.\n"
 
 
 def agent_run_document(run: Run) -> dict[str, Any]:
-    """The same for programs."""
+    """JSON document of a run so far."""
     record = agent_run_of(run)
     return agent_run_json(record) if record else {"status": run.status}

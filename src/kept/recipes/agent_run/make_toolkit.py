@@ -60,7 +60,7 @@ from kept.store.home import Home
 
 
 def evaluation_of(spec: AgentRunSpec) -> Evaluation:
-    """The last check of a completion."""
+    """Final check of a deliverable: the usual metrics and those of the user."""
     own = (
         ByCommand(name, tuple(one.command), one.weight, one.threshold, one.seconds)
         for name, one in spec.metrics.items()
@@ -70,7 +70,7 @@ def evaluation_of(spec: AgentRunSpec) -> Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Configs:
-    """Who is asked."""
+    """Models of the three roles of a run."""
 
     manager: ModelConfig
     worker: ModelConfig
@@ -78,13 +78,13 @@ class Configs:
 
 
 def endpoints_of(spec: AgentRunSpec, configs: Configs) -> list[ModelConfig]:
-    """Models that Kept itself asks; an agent CLI that works has its own ways."""
+    """Models that Kept itself asks; an agent CLI that works asks its own."""
     workers = [] if spec.worker_agent else [configs.worker]
     return [configs.manager, configs.critic, *workers]
 
 
 def unpriced(configs: Configs) -> list[str]:
-    """What a person should know of models whose price nobody knows."""
+    """Warnings about models without a known price."""
     asked = dict.fromkeys((configs.manager, configs.worker, configs.critic))
     return [
         f"the price of `{config.name}` is not known: what it costs is not counted"
@@ -94,7 +94,7 @@ def unpriced(configs: Configs) -> list[str]:
 
 
 def limits_of(budget: RunBudgetSpec) -> Limits:
-    """What a spec allows, by our names."""
+    """Limits from the budget of a spec."""
     return Limits(
         loops=budget.max_loops,
         workers=budget.max_workers,
@@ -111,7 +111,7 @@ def limits_of(budget: RunBudgetSpec) -> Limits:
 
 
 def configs_of(spec: AgentRunSpec, folder: Path) -> Configs:
-    """The models of a run; a `SetupError` where none is named."""
+    """Models of a run; raises `SetupError` if none is named."""
 
     def config(given: ModelSpec | None, otherwise: ModelConfig) -> ModelConfig:
         return otherwise if given is None else given.config(folder)
@@ -128,7 +128,7 @@ def configs_of(spec: AgentRunSpec, folder: Path) -> Configs:
 
 
 def check(spec: AgentRunSpec, configs: Configs) -> None:
-    """Refuse what cannot be run, before anything is asked."""
+    """Refuse a run that cannot work, before any model is asked."""
     if spec.worker_agent is not None:
         _check_agent(spec.worker_agent, configs.worker)
     asked = (configs.manager, configs.critic)
@@ -149,7 +149,7 @@ def _check_model(config: ModelConfig) -> None:
 
 
 def _check_agent(name: str, config: ModelConfig) -> None:
-    """Refuse an agent CLI that is not there, and a model that it would send a foreign key to."""
+    """Refuse a missing agent CLI, and a model of a provider that it cannot ask."""
     from kept.sandbox.coding_agents.definition import program_of
     from kept.sandbox.coding_agents.run import CLIS
 
@@ -170,7 +170,7 @@ def kit_of(
     scratch: Scratch,
     hidden: tuple[Path, ...],
 ) -> Kit:
-    """All that a run needs but for its prompts."""
+    """Toolkit of a run, without its prompts."""
     walls = spec.walls == "required"
     bench = Bench(scratch=scratch, hidden=hidden, walls=walls, seconds=spec.code_seconds)
 
@@ -179,7 +179,7 @@ def kit_of(
         return (*file_tools(files, texts), code, ArithmeticTool(texts.get("arithmetic", "")))
 
     named = (configs.manager, configs.critic, *(() if spec.worker_agent else (configs.worker,)))
-    # one connection for each: a script that all are asked of goes on from one to the other
+    # one connection per model: replies of a scripted model continue across roles
     models = {config: connect_uncached(config) for config in dict.fromkeys(named)}
     rooms = [room for one in (configs.manager, configs.critic) if (room := room_of(one))]
     worker = configs.worker.name
@@ -217,7 +217,7 @@ def kit_of(
 def _works(
     spec: AgentRunSpec, configs: Configs, scratch: Scratch, hidden: tuple[Path, ...]
 ) -> Works | None:
-    """The agent CLI that works; None where a model does."""
+    """Agent CLI that works; None if a model does."""
     if spec.worker_agent is None:
         return None
     from kept.orchestrator.coding_agent_worker import CliWorker
@@ -230,6 +230,7 @@ def _works(
         Path("/"),
         hidden=hidden,
         seen=program.folders if program else (),
+        # an agent CLI needs the network to ask its model
         network="on",
         bare=True,
         walls=spec.walls == "required",
@@ -241,7 +242,7 @@ def _works(
 
 
 def beside(bench: Bench, files: Mapping[str, bytes]) -> Runs:
-    """Runs commands in a copy of deliverables, and throws away what they change."""
+    """Runner of commands in a copy of deliverables; changes are discarded."""
     known_by = {path: request_key(data) for path, data in files.items()}
 
     async def run(command: Sequence[str], seconds: float, scope: Scope) -> Ran | Failure:
@@ -261,7 +262,7 @@ def beside(bench: Bench, files: Mapping[str, bytes]) -> Runs:
 
 
 def runs_on(bench: Bench) -> RunsOn:
-    """Runs commands in a copy of files, and tells what became of those."""
+    """Runner of commands in a copy of files, which returns the files as they are afterwards."""
 
     async def run(
         line: str, files: Mapping[str, bytes], seconds: float
@@ -275,7 +276,7 @@ def runs_on(bench: Bench) -> RunsOn:
 
 
 def hidden_from(folder: Path, home: Path) -> tuple[Path, ...]:
-    """What no worker may read: the project that the task was given in, and runs of Kept."""
+    """Paths hidden from workers: Kept's runs, and the project unless it contains Python."""
     needed = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
     project = folder.resolve()
     own = () if any(path.is_relative_to(project) for path in needed) else (project,)
@@ -284,18 +285,18 @@ def hidden_from(folder: Path, home: Path) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RunTexts:
-    """What models are told in a run."""
+    """Texts shown to models in a run."""
 
     prompts: Mapping[str, str]
-    """Of manager, worker and critic."""
+    """Prompts of manager, worker and critic."""
     artifacts: Mapping[str, str]
-    """The six that can be improved."""
+    """The six improvable artifacts."""
     files: frozenset[str] = frozenset()
-    """Of all these, those that are a user's own file."""
+    """Names of the texts that come from a user's file."""
 
 
 def registry_of(home: Home, target: str = "") -> PromptRegistry:
-    """The registry of a project, or of the experiment of a target."""
+    """Prompt registry of a project, or of the experiment of a target."""
     if target:
         from kept.orchestrator.experiments import EXPERIMENTS, target_of
 
@@ -305,7 +306,7 @@ def registry_of(home: Home, target: str = "") -> PromptRegistry:
 
 
 def experiment_registry(home: Home, folder: Path) -> PromptRegistry:
-    """The registry of an experiment: as long as it has none, what the project uses."""
+    """Registry of an experiment; while it is empty, the project's texts apply."""
     return PromptRegistry(folder / OF_EXPERIMENT, own_artifacts(), registry_of(home).texts)
 
 
@@ -316,9 +317,9 @@ def run_texts(
     loc: Loc = ("prompts",),
     target: str = "",
 ) -> RunTexts:
-    """All of them; what is wrong with those of a folder is reported.
+    """Read all texts; problems of a prompt folder are reported.
 
-    A run that goes on has the versions that it `began` with, whatever is active by now. One with a
+    A resumed run has the versions that it `began` with, whatever is active now. One with a
     `target`, EXP:TASK, has those of the experiment.
     """
     if began is None:
@@ -333,7 +334,7 @@ def run_texts(
         hint = f"`kept prompts copy {given} {' '.join(RUN[:3])}` makes one"
         source.report(loc, f"there is no folder `{given}`", hint)
         return RunTexts(prompts, artifacts)
-    # at use: it takes longer to import than most runs need for all else, and few have a folder
+    # imported at use: the import is slow, and few runs have a prompt folder
     from kept.spec.checks import read_prompt
 
     for path in sorted(folder.glob("*.md")):
@@ -353,22 +354,21 @@ def run_texts(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The files that inputs come to, by path below the input folder."""
+    """Files found in the inputs, by path below the input folder."""
 
     files: dict[str, Path]
     left_out: tuple[str, ...] = ()
-    """What is no plain file."""
+    """Paths that are not plain files."""
 
     def read(self) -> Mapping[str, bytes]:
-        """What they hold, binary or not, without the secrets of our environment."""
+        """Read the files, without secrets of Kept's environment."""
         return without_secrets({name: path.read_bytes() for name, path in self.files.items()})
 
 
 def find_inputs(folder: Path, inputs: Sequence[str], never: Sequence[Path] = ()) -> Found:
-    """Look at all of them, from a folder; a `SetupError` where one is not there, or too much.
+    """Find all files of the inputs; raises `SetupError` if one is missing, or they are too large.
 
-    What is in one of the folders that are never looked into is left out: the place that the run
-    itself writes to may lie in an input.
+    Folders in `never` are left out: the output folder of the run may be inside an input.
     """
     places = {name: folder / name for name in inputs}
     _check_there(places)
@@ -380,7 +380,7 @@ def find_inputs(folder: Path, inputs: Sequence[str], never: Sequence[Path] = ())
             if name in files:
                 hint = "rename one of them, or give the folder that both are in"
                 raise SetupError(f"two inputs would be `input/{name}`", hint=hint)
-            # a link may lead anywhere, and a pipe has no end
+            # a link may lead anywhere, and reading a pipe may never end
             if stat.S_ISREG(path.lstat().st_mode):
                 files[name] = path
             else:
@@ -390,7 +390,7 @@ def find_inputs(folder: Path, inputs: Sequence[str], never: Sequence[Path] = ())
 
 
 def _check_there(places: Mapping[str, Path]) -> None:
-    """Refuse what was named and cannot be given: a run without it would be paid for in vain."""
+    """Refuse missing inputs: a run without them would be paid for in vain."""
     wrong = [f"there is no input `{name}`" for name, path in places.items() if not path.exists()]
     wrong += [
         f"the input `{name}` is no file and no folder"

@@ -1,4 +1,4 @@
-"""Recipe of `kept agent run`: a manager and its workers do a task."""
+"""Recipe of `kept agent run`: a manager and its workers perform a task."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,25 +11,25 @@ from kept.store.reader import Run
 
 
 class AgentRunRecipe(Recipe[Asked]):
-    """Does a task once; there is nothing to improve."""
+    """Runs a task once; there is nothing to improve."""
 
     name = AGENT_RUN
     request = Asked
     keeps = False
 
     def compile(self, request: Asked, context: Context) -> Compiled:
-        """The plan of an agent run; one that goes on keeps its texts and limits."""
+        """Build the plan of an agent run; a resumed one keeps its texts and limits."""
         from kept.recipes.agent_run.compile import before_of, compile_agent_run
 
         past = context.past
         return compile_agent_run(request, context.watched, before_of(past) if past else None)
 
     def command(self, spec: SpecSettings, request: Asked) -> list[str]:
-        """None: a task is asked for once."""
+        """Return an empty list: a task is run once."""
         return []
 
     def resumed(self, request: Asked, past: Run, settings: Sequence[str]) -> Asked:
-        """The same task, with limits that were set since."""
+        """Same task, with limits that were set since."""
         return replace(request, settings=(*request.settings, *settings))
 
 

@@ -1,4 +1,4 @@
-"""What an agent run was asked for, as it is written down for a resume."""
+"""Request of an agent run, as stored for a resume."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ class Asked(Request):
 
     task: str
     folder: str
-    """Where it was asked: paths begin there."""
+    """Folder that paths are relative to."""
     inputs: tuple[str, ...] = ()
     output: str | None = None
-    """Where the deliverables are to be put besides."""
+    """Additional folder for the deliverables."""
     config: str | None = None
     settings: tuple[str, ...] = ()
     brief: str = ""

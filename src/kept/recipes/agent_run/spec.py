@@ -1,4 +1,4 @@
-"""What a file for `kept agent run` may say: which models, how much, with which prompts."""
+"""Schema of a file for `kept agent run`: models, budget, prompts, phases and metrics."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -14,7 +14,7 @@ Usd = Annotated[Finite, Field(ge=0)]
 
 
 def _agent(name: str) -> str:
-    """The name of an agent CLI."""
+    """Validate the name of an agent CLI."""
     from kept.sandbox.coding_agents.run import CLIS
 
     if name not in CLIS:
@@ -33,35 +33,34 @@ def _pattern(text: str) -> str:
 
 
 class RunModelsSpec(SpecModel):
-    """Who thinks."""
+    """Models of the three roles."""
 
     manager: RoleSpec | None = None
-    """By default the one that KEPT_MODEL names."""
+    """Default: the model of KEPT_MODEL."""
     worker: RoleSpec | None = None
-    """By default the manager's."""
+    """Default: the manager's model."""
     critic: RoleSpec | None = None
-    """By default the manager's."""
+    """Default: the manager's model."""
 
 
 class RunMetricSpec(SpecModel):
-    """A test of the user's own: a command beside what was delivered, in the sandbox."""
+    """A user's test: a command beside the deliverable, in the sandbox."""
 
     command: Annotated[list[Text], Field(min_length=1)]
-    """It counts in full where it ends well, else not at all; or for the number that it prints last,
-    from 0 to 1."""
+    """Scores 1 if it exits with 0, else 0; or the number from 0 to 1 that it prints last."""
     weight: Annotated[Finite, Field(gt=0)] = 5.0
-    """Beside the usual metrics, which have 5 together."""
+    """Weight beside the usual metrics, which have 5 together."""
     threshold: Annotated[Finite, Field(gt=0, le=1)] = 1.0
-    """What it must reach to be without a gap."""
+    """Score below which the metric counts as a gap."""
     seconds: Seconds = 60.0
 
 
 USUAL_METRICS = ("has_result", "confidence", "not_empty", "efficiency")
-"""What every run measures, in `orchestrator/checks`; a test holds the two together."""
+"""Metrics of every run, defined in `orchestrator/checks`; a test compares the two."""
 
 
 def _unusual(metrics: dict[str, RunMetricSpec]) -> dict[str, RunMetricSpec]:
-    """Metrics by names that are not taken."""
+    """Refuse names of the usual metrics."""
     for name in USUAL_METRICS:
         if name in metrics:
             raise ValueError(f"`{name}` is measured by every run: give yours another name")
@@ -69,10 +68,10 @@ def _unusual(metrics: dict[str, RunMetricSpec]) -> dict[str, RunMetricSpec]:
 
 
 class RunBudgetSpec(SpecModel):
-    """What a run may use at most, on every axis."""
+    """Limits of a run."""
 
     max_loops: Count = 100
-    """Turns of the manager."""
+    """Number of the manager's turns."""
     max_workers: Count = 500
     max_tokens: Count = 10_000_000
     max_tool_calls: Count = 1_500
@@ -84,11 +83,11 @@ class RunBudgetSpec(SpecModel):
     max_workers_per_turn: Annotated[int, Field(ge=1, le=6)] = 6
     max_repairs: Annotated[int, Field(ge=0)] = 2
     usd_per_errand: Usd | None = None
-    """The most that one errand of an agent CLI costs: it is set aside before each of them."""
+    """Upper bound of the cost of one errand of an agent CLI, reserved before each of them."""
 
 
 class InvariantSpec(SpecModel):
-    """One thing that must hold after a phase."""
+    """One condition that must hold after a phase."""
 
     kind: Literal[
         "file_exists",
@@ -107,7 +106,7 @@ class InvariantSpec(SpecModel):
 
 
 class PhaseSpec(SpecModel):
-    """A command that is run before anybody is asked, and what must hold after it (R33)."""
+    """A command run before any model is asked, with conditions that must hold after it (R33)."""
 
     name: Annotated[Text, Field(pattern=r"^[\w.-]+$")]
     command: Text
@@ -116,32 +115,32 @@ class PhaseSpec(SpecModel):
 
 
 class AgentRunSpec(SpecModel):
-    """All of it; a run needs none."""
+    """Spec of an agent run; a run needs none."""
 
     models: RunModelsSpec = Field(default_factory=RunModelsSpec)
     budget: RunBudgetSpec = Field(default_factory=RunBudgetSpec)
     worker_agent: Annotated[Text, AfterValidator(_agent)] | None = None
-    """An agent CLI that does the work with the worker's model; by default the model itself does."""
+    """Agent CLI that works with the worker's model; by default the model works itself."""
     walls: Literal["required", "off"] = "required"
-    """Workers run programs; `off` lets them where nothing holds those back."""
+    """Sandbox for the workers' programs; `off` runs them without one."""
     phases: list[PhaseSpec] = Field(default_factory=list[PhaseSpec])
-    """Commands that are run in the workspace before anybody is asked, each once."""
+    """Commands run in the workspace before any model is asked, each once."""
     plan_tools: Literal["optional", "required"] = "optional"
-    """Whether every subtask of a plan has to say what it is done with (R31)."""
+    """With `required`, every subtask of a plan must name its tools (R31)."""
     prompts: Text | None = None
-    """A folder with files that stand for Kept's own prompts, NAME.md each."""
+    """Folder with files NAME.md that replace built-in prompts."""
     code_seconds: Seconds = 60.0
-    """For one program that a worker runs."""
+    """Time limit of one program that a worker runs."""
     errand_seconds: Seconds = 900.0
-    """For one errand of an agent CLI."""
+    """Time limit of one errand of an agent CLI."""
     metrics: Annotated[dict[Text, RunMetricSpec], AfterValidator(_unusual)] = Field(
         default_factory=dict[str, RunMetricSpec]
     )
-    """What is measured of a deliverable besides the usual, by name."""
+    """Metrics of a deliverable besides the usual ones, by name."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Names that are taken; and money is limited only where the worst case is known."""
+        """Report duplicate phase names, and a money limit without a bound of an errand's cost."""
         phases = cast("list[object]", said.get("phases") or [])
         names = [one.name for one in phases if isinstance(one, PhaseSpec)]
         if twice := sorted({name for name in names if names.count(name) > 1}):

@@ -1,1 +1,1 @@
-"""kept compare: which of two versions is better."""
+"""kept compare: find out which of several versions is better."""

@@ -3,10 +3,10 @@
 Runner, scorer, objective and artifacts come from a task. Its proposers, gates, guards and steps
 are not used.
 
-A variant is a file, a folder or a git revision. A file stands for the only artifact, or for the
-one of its name; the others are as in the task. In a folder the task's patterns are looked up, as
-in the task's own folder or in the one that holds all artifacts. `REV` is that revision of the
-task's folder, `REV:PATH` a file or folder of it, as git spells it. Nothing is checked out.
+A variant is a file, a folder or a git revision. A file replaces the only artifact, or the one of
+its name; the others are as in the task. In a folder, the task's patterns are matched relative to
+the task's own folder, or to the one that holds all artifacts. `REV` is that revision of the
+task's folder, `REV:PATH` a file or folder of it, in git's syntax. Nothing is checked out.
 """
 
 import posixpath
@@ -37,39 +37,39 @@ from kept.spec.paths import MAX_CHARS, decoded, git, glob, is_excluded, matches
 from kept.spec.source import Source, read_source
 
 FEWEST = 8
-"""Cases below which nothing is said of others."""
+"""Minimum number of cases: fewer say nothing about other cases."""
 
 PASSES = 16
 
 WIDEST = 32
-"""Challengers that are run at once, at most."""
+"""Largest number of challengers run at once."""
 
 
 class Version(NamedTuple):
-    """One of the texts that are compared."""
+    """One of the compared versions."""
 
     word: str
-    """As it was typed."""
+    """Name as it was typed."""
     texts: Mapping[str, str]
-    """By the path of the artifact."""
+    """Texts by path of the artifact."""
     commit: str = ""
-    """The commit that a revision was when this was read; empty for files."""
+    """Commit of the revision when it was read; empty for files."""
 
     @property
     def label(self) -> str:
-        """As it is called in answers."""
+        """Name in results."""
         known = not self.commit or self.commit.startswith(self.word.partition(":")[0])
         return self.word if known else f"{self.word} ({self.commit[:7]})"
 
 
 MORE = "--set budget.max_rollouts={}"
-"""How a command line gives a comparison more rollouts."""
+"""Command-line option that gives a comparison more rollouts."""
 
 
 def as_comparison(
     plan: Plan, versions: Sequence[Version], asked: Comparing, more: str = MORE
 ) -> Plan:
-    """A plan of the first version that compares the others with it, and changes nothing."""
+    """Turn a plan of the first version into one that compares the others with it."""
     first, *others = versions
     plan = replace(
         plan,
@@ -79,6 +79,7 @@ def as_comparison(
         schedule=Turns(MEASURE, 1) if asked.plan else Turns("variants", len(others)),
         budget=replace(plan.budget, max_iterations=None, max_failures=None),
         width=max(1, min(WIDEST, len(others))),
+        # guards are for proposals, not for given texts
         guards=(),
         probes=tuple(probe for probe in plan.probes if not probe.proposes),
     )
@@ -100,7 +101,7 @@ def as_comparison(
 
 
 def check_texts(versions: Sequence[Version]) -> None:
-    """Refuse texts that are the same, and sets of files that cannot take each other's place."""
+    """Refuse equal texts, and versions with different sets of files."""
     first = versions[0]
     for at, other in enumerate(versions[1:], 1):
         _check_files(first, other)
@@ -133,7 +134,7 @@ def _variants(first: Version, others: Sequence[Version]) -> tuple[Variant, ...]:
 
 
 def _gate(plan: Plan, asked: Comparing, challengers: int, more: str) -> Compare:
-    """The gate, with as many passes as the budget has room for."""
+    """Build the gate, with as many passes as the budget allows."""
     if asked.least is not None and not 0 < asked.least < inf:
         message = f"the least gain worth knowing of is {asked.least}, which is no gain"
         raise SetupError(message, hint="give a number above 0, or leave it out")
@@ -147,7 +148,7 @@ def _gate(plan: Plan, asked: Comparing, challengers: int, more: str) -> Compare:
         message = f"the budget has room for {limit} rollouts, and {what} takes {needed}"
         raise SetupError(message, hint=f"give {more.format(needed)} or more")
     if limit is not None and limit < each * gate.most:
-        # a power of two, as it looks after each of those
+        # a power of two, as the gate evaluates after 1, 2, 4 … passes
         gate = replace(gate, most=2 ** int(log2(limit // each)))
     enough = max(FEWEST, fewest(gate.final(cases, gate.most)))
     if cases < enough:
@@ -160,12 +161,12 @@ def _gate(plan: Plan, asked: Comparing, challengers: int, more: str) -> Compare:
 
 
 def doubts(plan: Plan, others: Sequence[Version]) -> tuple[str, ...]:
-    """What makes the answers say less than they seem to."""
+    """Warnings about cases that make the results less reliable."""
     return (*_copied(plan, others), *_doubled(plan.cases))
 
 
 def _copied(plan: Plan, others: Sequence[Version]) -> tuple[str, ...]:
-    """Challengers that hold text of the cases: they were written for these, not for new ones."""
+    """Warn about challengers that contain text of the cases: they may not fit new cases."""
     guard = copy_guard(plan.cases)
     found = ((v, guard.check(plan.seed, plan.seed, Candidate(v.texts))) for v in others)
     return tuple(
@@ -176,7 +177,7 @@ def _copied(plan: Plan, others: Sequence[Version]) -> tuple[str, ...]:
 
 
 def _doubled(cases: Cases) -> tuple[str, ...]:
-    """Deciding cases that are the same: each copy passes for a case of its own."""
+    """Warn about identical deciding cases, each of which counts as one of its own."""
     first: dict[str, str] = {}
     found: list[tuple[str, str]] = []
     for case in cases.holdout:
@@ -193,48 +194,48 @@ def _doubled(cases: Cases) -> tuple[str, ...]:
 
 
 PLAIN = ("100644", "100755")
-"""Modes of entries in a git tree that are files, and neither links nor repositories."""
+"""Modes of git tree entries that are plain files, not links or submodules."""
 
 
 class Tree(Protocol):
-    """Files below a place."""
+    """Files below a folder."""
 
     def find(self, pattern: str, exclude: Sequence[str]) -> set[str]:
-        """The names of those that a pattern matches."""
+        """Names of the files that match a pattern."""
         ...
 
     def read(self, name: str) -> bytes:
-        """What one of them holds."""
+        """Content of a file."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DiskTree:
-    """A folder."""
+    """A folder on disk."""
 
     folder: Path
 
     def find(self, pattern: str, exclude: Sequence[str]) -> set[str]:
-        """As the artifacts of a task are found."""
+        """Match files in the way that a task finds its artifacts."""
         hits = glob(self.folder, pattern, exclude)
         return {hit.relative_to(self.folder).as_posix() for hit in hits if hit.is_file()}
 
     def read(self, name: str) -> bytes:
-        """Read the file; one that is too large only as far as to see that."""
+        """Read the file, at most one byte more than allowed."""
         return _bytes_of(self.folder / name)
 
 
 @dataclass(frozen=True, slots=True)
 class GitTree:
-    """A folder as it was in a commit."""
+    """A folder in a commit."""
 
     folder: Path
-    """Anywhere in the repository."""
+    """Any folder of the repository."""
     tree: str
     """`COMMIT:PATH`."""
 
     def find(self, pattern: str, exclude: Sequence[str]) -> set[str]:
-        """Names in the tree; links and submodules are not among them."""
+        """Names of plain files in the tree, without links and submodules."""
         return {name for name in self._names() if matches(name, pattern)}
 
     def _names(self) -> Iterator[str]:
@@ -245,19 +246,20 @@ class GitTree:
                 yield name
 
     def read(self, name: str) -> bytes:
-        """The content, as it was committed."""
+        """Content of the committed file."""
         start = self.tree if self.tree.endswith(":") else f"{self.tree}/"
         return git(self.folder, "cat-file", "blob", start + name)
 
 
 def read_version(word: str, here: Path, task: ReadTask, commit: str = "") -> Version:
-    """What a word means, seen from a folder; `commit` is what its revision was taken for before."""
+    """Read the version that a word names; `commit` pins a revision resolved before."""
     path = here / word
     if not commit and path.exists():
         if path.is_dir():
             return Version(word, _from_tree(word, DiskTree(path), task))
         name = _stands_for(word, path.name, path.resolve(), task)
         return Version(word, {**task.files.texts, name: _text(word, _bytes_of(path))})
+    # not a file here: a revision of the task's folder, or `REV:PATH`
     revision, colon, inside = _parted(word)
     folder = here if colon else task.source.folder
     commit = commit or _commit(word, revision, folder)
@@ -279,7 +281,7 @@ def read_version(word: str, here: Path, task: ReadTask, commit: str = "") -> Ver
 
 
 def _parted(word: str) -> tuple[str, str, str]:
-    """Revision, colon, path; a colon in braces belongs to the revision, as in `HEAD^{/fix: it}`."""
+    """Split into revision, colon, path; a colon in braces is the revision's: `HEAD^{/fix: it}`."""
     depth = 0
     for at, sign in enumerate(word):
         depth += (sign == "{") - (sign == "}")
@@ -298,7 +300,7 @@ def _commit(word: str, revision: str, folder: Path) -> str:
 
 
 def _from_root(inside: str, folder: Path) -> str:
-    """A path behind the colon, from the top of the repository."""
+    """Path after the colon, relative to the repository's root."""
     inside = inside.rstrip("/")
     if inside.split("/")[0] in (".", ".."):
         prefix = git(folder, "rev-parse", "--show-prefix").decode().strip("\n/")
@@ -307,7 +309,7 @@ def _from_root(inside: str, folder: Path) -> str:
 
 
 def _from_tree(word: str, tree: Tree, task: ReadTask) -> dict[str, str]:
-    """The artifacts in a tree, laid out as the task's folder or as the one they are all in."""
+    """Artifacts in a tree, laid out as in the task's folder or in the one that holds them all."""
     spec = task.task.artifacts
     shared = posixpath.commonpath([posixpath.dirname(name) for name in task.files.texts])
     for base in dict.fromkeys(("", shared)):
@@ -318,7 +320,7 @@ def _from_tree(word: str, tree: Tree, task: ReadTask) -> dict[str, str]:
                 whole = posixpath.join(base, name)
                 if matches(whole, pattern) and not is_excluded(whole, spec.exclude):
                     found[whole] = _text(posixpath.join(word, name), tree.read(name))
-        # laid out otherwise, only what the task knows is taken for a version of it
+        # in a layout without the common folder, only files known to the task count
         if found and (not base or found.keys() <= task.files.texts.keys()):
             return found
     patterns = ", ".join(f"`{pattern}`" for pattern in spec.include)
@@ -327,7 +329,7 @@ def _from_tree(word: str, tree: Tree, task: ReadTask) -> dict[str, str]:
 
 
 def _stands_for(word: str, name: str, path: Path | None, task: ReadTask) -> str:
-    """The artifact that a single file is a version of."""
+    """Artifact that a single file replaces."""
     artifacts = [*task.files.texts]
     if len(artifacts) == 1:
         return artifacts[0]
@@ -358,11 +360,11 @@ def _text(name: str, data: bytes) -> str:
 
 
 _OTHERS = ("proposers", "mutation", "gate", "race", "guards", "logging")
-"""Keys of a task that a comparison has no use for."""
+"""Keys of a task that a comparison ignores."""
 
 
 def compile_comparison(path: Path, asked: Comparing, overrides: Sequence[str] = ()) -> Compiled:
-    """The plan of a comparison; raises what is wrong with the task, the cases or the texts."""
+    """Build the plan; raises the problems of the task, the cases or the texts."""
     task = _read(path, asked, overrides)
     versions = [
         read_version(word, Path(asked.here), task, asked.commits.get(word, ""))
@@ -379,7 +381,7 @@ def compile_comparison(path: Path, asked: Comparing, overrides: Sequence[str] = 
 
 
 def most_rollouts(plan: Plan) -> int:
-    """What a comparison comes to at most: the seed and every challenger, all passes."""
+    """Largest number of rollouts: the seed and every challenger, with all passes."""
     assert isinstance(plan.gate, Compare)
     passes = 2 if plan.proposers == (SEED_ALONE,) else plan.gate.most
     sides = 1 if plan.proposers == (SEED_ALONE,) else 1 + plan.gate.challengers
@@ -398,7 +400,7 @@ def _read(path: Path, asked: Comparing, overrides: Sequence[str]) -> ReadTask:
 
 
 def _lay_over(source: Source, asked: Comparing, overrides: Sequence[str]) -> None:
-    """What a comparison means by the task: all cases decide, and nothing is proposed."""
+    """Adapt the task: all cases decide, and nothing is proposed."""
     data = cast("dict[str, Any]", source.data)
     for key in _OTHERS:
         data.pop(key, None)
@@ -407,7 +409,7 @@ def _lay_over(source: Source, asked: Comparing, overrides: Sequence[str]) -> Non
     cases = cast("dict[str, object] | None", given if isinstance(given, dict) else None)
     if asked.cases is not None:
         cases = data["cases"] = cases or {}
-        # from where it was typed, and not from the task's folder
+        # relative to where it was typed, not to the task's folder
         cases["file"] = str((Path(asked.here) / asked.cases).absolute())
         source.override(("cases", "file"), f"--cases {asked.cases}")
     said = any(one.partition("=")[0].strip() == "cases.split" for one in overrides)

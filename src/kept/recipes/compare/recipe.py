@@ -1,4 +1,4 @@
-"""Recipe that compares texts with each other, and changes nothing."""
+"""Recipe that compares texts with each other, without changing anything."""
 
 from kept.core.event import SpecSettings
 from kept.core.plan import COMPARE
@@ -7,7 +7,7 @@ from kept.recipes.compare.request import Comparing, ComparisonFacts
 
 
 class CompareRecipe(Recipe[Comparing]):
-    """Says whether texts are better than the first."""
+    """Tests whether texts are better than the first."""
 
     name = COMPARE
     request = Comparing
@@ -15,13 +15,13 @@ class CompareRecipe(Recipe[Comparing]):
     keeps = False
 
     def compile(self, request: Comparing, context: Context) -> Compiled:
-        """The plan of a comparison."""
+        """Build the plan of a comparison."""
         from kept.recipes.compare.compile import compile_comparison
 
         return compile_comparison(context.spec, request, context.overrides)
 
     def command(self, spec: SpecSettings, request: Comparing) -> list[str]:
-        """`compare` with its words and options; empty for a call from Python."""
+        """Words and options of `compare`; empty for a call from Python."""
         if not spec.path:
             return []
         given = {"cases": request.cases, "passes": request.passes, "least": request.least}

@@ -1,4 +1,4 @@
-"""What a comparison was asked for, and what a journal holds of it."""
+"""Request of a comparison, and its facts in the journal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,23 +9,23 @@ from kept.results.compare import Compared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparing(Request):
-    """What is to be compared, as the command line says it; a call from Python has no words."""
+    """Request of a comparison from the command line; a call from Python has no words."""
 
     words: tuple[str, ...] = ()
-    """A, then its challengers."""
+    """The first version, then its challengers."""
     here: str = ""
-    """Where the words were typed."""
+    """Folder in which the words were typed."""
     cases: str | None = None
     plan: bool = False
-    """Whether only the seed is measured, to say what a comparison could show."""
+    """True to measure only the seed, and estimate what a comparison could show."""
     passes: int | None = None
     least: float | None = None
     commits: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What revisions were when the run began, by word."""
+    """Commits of revisions when the run began, by word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonFacts(Facts):
-    """What a comparison goes by."""
+    """Facts of a comparison."""
 
     compared: Compared

@@ -1,4 +1,4 @@
-"""A plan that only measures: every case of it, so often, and nothing is proposed or kept."""
+"""Plan of a measurement: all wanted cases, each repeated; nothing is proposed or kept."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from kept.results.cases import Evaluated
 
 
 def measure_plan(made: Compiled, asked: Evaluation) -> Compiled:
-    """The plan that measures the seed of another, with its cases described."""
+    """Build the plan that measures the seed of another plan, with its cases described."""
     plan = made.plan
     if not plan.cases.implicit:
         plan = replace(plan, scorer=DescribedScorer(plan.scorer, plan.labels))
@@ -29,9 +29,9 @@ def measure_plan(made: Compiled, asked: Evaluation) -> Compiled:
 def as_sweep(
     plan: Plan, asked: Evaluation, name: str, agent: Mapping[str, object] | None = None
 ) -> Plan:
-    """The same runner and scorer, on the cases that are wanted."""
+    """Same runner and scorer, on the wanted cases."""
     wanted, known = asked.wanted, plan_facts(plan)
-    # each once: the one case of a run without any stands in two splits, as do tasks of a suite
+    # each case once: an implicit case, or a suite's task, may be in two splits
     cases = _chosen(tuple(plan.cases.by_id.values()), wanted)
     facts = EvaluationFacts(
         models=known.models,
@@ -61,10 +61,10 @@ def as_sweep(
         gate=Sweep(wanted.repeats),
         guards=(),
         probes=tuple(probe for probe in plan.probes if not probe.proposes),
-        # a sweep is one step; what limits it is what it may cost
+        # a sweep is one step, limited only by its cost
         budget=replace(plan.budget, max_iterations=None, max_failures=None),
         width=1,
-        # a case that cannot be run is what the report tells of
+        # a case that cannot be run is reported, and does not stop the sweep
         tries_one=False,
         request=asked,
         facts=facts,

@@ -1,4 +1,4 @@
-"""Recipe that measures what another recipe would improve, and changes nothing."""
+"""Recipe that measures the seed of another recipe, without changing anything."""
 
 from kept.core.event import SpecSettings
 from kept.core.plan import EVALUATE
@@ -16,11 +16,11 @@ class EvaluateRecipe(Recipe[Evaluation]):
     keeps = False
 
     def compile(self, request: Evaluation, context: Context) -> Compiled:
-        """The plan that the recipe it wraps measures by."""
+        """Build the measuring plan of the wrapped recipe."""
         return recipe_named(request.of).measure(request, context)
 
     def command(self, spec: SpecSettings, request: Evaluation) -> list[str]:
-        """`eval` with the options that were given."""
+        """`eval` with the given options."""
         wanted = request.wanted
         given = {
             "repeats": wanted.repeats if wanted.repeats > 1 else None,

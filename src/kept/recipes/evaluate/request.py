@@ -1,4 +1,4 @@
-"""What a measurement was asked for, and what a journal holds of it."""
+"""Request of a measurement, and its facts in the journal."""
 
 from dataclasses import dataclass
 
@@ -8,36 +8,36 @@ from kept.results.cases import Evaluated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which cases, and how often."""
+    """Selection of cases, and their repeats."""
 
     repeats: int = 1
     limit: int | None = None
-    """The first so many of those that are meant."""
+    """Largest number of cases, taken from the first."""
     timeout: float | None = None
-    """Seconds for one case of an agent; None leaves it to the agent."""
+    """Time limit in seconds for one case of an agent; None for the agent's own."""
     filter: str = ""
-    """Only cases whose name has this in it, or fits it where it is a pattern with `*` or `?`."""
+    """Part of a case's name, or a pattern with `*` or `?`; others are skipped."""
     min_score: float | None = None
-    """The mean of the primary metric that the command requires, in its direction."""
+    """Required mean of the primary metric, in its direction."""
     split: str = ""
-    """Of a skill config: which cases are meant; empty for those that nobody has seen."""
+    """Split of a skill config; empty for the cases that were never used."""
     output_json: str = ""
-    """Of a skill config: the document of a standalone script that is written; empty for none."""
+    """Path of a skill config's standalone JSON document; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation(Request):
-    """What is measured."""
+    """Request of a measurement."""
 
     of: str
-    """The recipe whose runner and scorer measure."""
+    """Name of the recipe whose runner and scorer measure."""
     wanted: Wanted
     folder: str = ""
-    """Of a skill config: where it was asked, and paths begin."""
+    """Folder that paths of a skill config are relative to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationFacts(Facts):
-    """What a measurement goes by."""
+    """Facts of a measurement."""
 
     evaluated: Evaluated

@@ -1,8 +1,8 @@
 """Refinement plans: run the task of a finished run again to improve its deliverable.
 
-The proposer proposes by running, and the incumbent is the last attempt while the best is kept
-apart. Models for an iteration are chosen by name. Runs of other tools use their own model names,
-so an unknown name is refused with its origin: flag, file or seed run.
+The proposer proposes by running. The incumbent is the last attempt, while the best is kept apart.
+Models for an iteration are chosen by name. Runs of other tools use their own model names, so an
+unknown name is refused with its origin: flag, file or seed run.
 """
 
 from collections.abc import Mapping
@@ -57,22 +57,22 @@ _FLAGS = {"manager": "--model", "worker": "--worker-model"}
 
 
 class Who(NamedTuple):
-    """A model by name."""
+    """A model by role and name."""
 
     role: str
     name: str
     inherited: bool
-    """Whether the seed run names it, and no flag does."""
+    """True if the name comes from the seed run and not from a flag."""
 
 
 def parted(role: str, name: str) -> tuple[str, str]:
-    """The agent CLI that a worker was, if any, and the model."""
+    """Split a worker's name into agent CLI, if any, and model."""
     cli, colon, rest = name.partition(":")
     return (cli, rest) if role == "worker" and colon and cli in CLIS else ("", name)
 
 
 def check_names(named: list[Who], asked: Refinement) -> None:
-    """Refuse names that are none, all of them at once, and say where each is from."""
+    """Refuse invalid model names, all at once, with the origin of each."""
     problems: list[str] = []
     inherited = False
     for who in dict.fromkeys(named):
@@ -101,9 +101,9 @@ def _from(who: Who, asked: Refinement) -> str:
 def compile_refine(
     asked: Refinement, watched: Watched | None = None, began: Mapping[str, str] | None = None
 ) -> Compiled:
-    """The plan of a refinement; raises `SetupError` or `SpecError` with what is wrong.
+    """Build the plan of a refinement; raises `SetupError` or `SpecError` with all problems.
 
-    One that goes on has the prompt artifacts that it `began` with.
+    A resumed one has the prompt artifacts that it `began` with.
     """
     run = read_run(Path(asked.run))
     if not run.task.strip():
@@ -123,9 +123,9 @@ def compile_refine(
 
 
 def start_of(asked: Refinement, run: FinishedRun) -> FinishedRun:
-    """The run whose deliverable the first iteration starts from: what BEST held, or the seed run.
+    """Run that the first iteration starts from: that of BEST, or the seed run.
 
-    Raises `SetupError` where it is no longer there.
+    Raises `SetupError` if the run of BEST has no deliverable any more.
     """
     if not asked.start:
         return run
@@ -137,19 +137,19 @@ def start_of(asked: Refinement, run: FinishedRun) -> FinishedRun:
 
 
 class Making(Protocol):
-    """What iterations are run with."""
+    """Factory for what an iteration needs."""
 
     @property
     def artifacts(self) -> Mapping[str, str]:
-        """The prompt artifacts of the runs."""
+        """Prompt artifacts of the runs."""
         ...
 
     def pair_for(self, tier: Tier | None) -> ModelPair:
-        """Who works in an iteration of a tier."""
+        """Models of an iteration in a tier."""
         ...
 
     def say(self, line: str) -> None:
-        """Tell a person what begins."""
+        """Show a line to the user."""
         ...
 
     def runner_for(
@@ -159,24 +159,24 @@ class Making(Protocol):
         files: Mapping[str, bytes],
         hear: Hearer,
     ) -> AgentRunner:
-        """A runner for one iteration."""
+        """Build the runner of one iteration."""
         ...
 
     def reading(self) -> Reading:
-        """What reads deliverables, where they are raced: always with the same critic."""
+        """Build the runner that reads deliverables in a race, always with the same critic."""
         ...
 
     def close(self) -> None:
-        """Let go of what was opened."""
+        """Release resources."""
         ...
 
 
 def plan_refinement(
     asked: Refinement, run: FinishedRun, making: Making, start: FinishedRun | None = None
 ) -> Plan:
-    """The plan of a refinement of a run that was read, with whatever iterations are run with.
+    """Build the plan for a run that was read.
 
-    Its deliverable is that of the run itself, or of what it is to `start` from.
+    The deliverable is that of the run itself, or of the run to `start` from.
     """
     start = start or run
     seed = Candidate(_made(start).texts())
@@ -201,7 +201,7 @@ def plan_refinement(
         from_last=asked.from_last,
         iterations=clamped(asked.iterations),
         say=making.say,
-        # without findings nothing is run or read, and nobody is needed for it
+        # without findings nothing is run or read, and no model is needed
         raced=asked.gate == RACE and not findings_of(start).empty,
     )
     judging = (
@@ -237,7 +237,7 @@ def plan_refinement(
             artifacts=dict(making.artifacts),
             measure=judging.measure,
         ),
-        # a race reads the start anew, and so do its figures
+        # a race reads the start again, so the seed's numbers come from there
         seed_value=None if rerun.raced else round(start.loss.total, 6),
         views=(partial(SessionFiles, place),),
     )
@@ -258,7 +258,7 @@ def _made(run: FinishedRun) -> Made:
 
 
 class _Making:
-    """Makes what iterations are run with: a kit for every pair of models, once."""
+    """Builds toolkits of iterations, one for every pair of models."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class _Making:
         watched: Watched,
         began: Mapping[str, str] | None,
     ) -> None:
-        """The runs are the seed, and what is started from."""
+        """Store the settings; the runs are the seed, and the one to start from."""
         run, start = runs
         self._scratch = Scratch()
         self._asked = asked
@@ -276,14 +276,14 @@ class _Making:
         self._began = began
         self._kits: dict[ModelPair, Kit] = {}
         self.configs: tuple[ModelConfig, ...] = ()
-        """Who is asked."""
+        """Models that Kept itself asks."""
         self._settings: list[object] = []
-        """What each kit was made from."""
+        """Settings that each kit was built from."""
         self._unpriced: dict[str, None] = {}
-        """What is to be told of prices, once each."""
+        """Warnings about prices, each once."""
         pairs = [self.pair_for(tier) for tier in TIERS.values()] if not asked.tiers.trivial else []
         pairs = pairs or [self.pair_for(None)]
-        # all that can be wrong is said before anything is spent; nothing is, without findings
+        # report all problems before anything is spent; without findings nothing is run
         needed = [] if findings_of(start).empty else [*dict.fromkeys(pairs)]
         check_names([who for pair in needed for who in self._who(pair)], asked)
         for pair in needed:
@@ -291,13 +291,13 @@ class _Making:
         self.artifacts = self._texts(self._source(ModelPair())).artifacts
 
     def pair_for(self, tier: Tier | None) -> ModelPair:
-        """Who works in an iteration of a tier, by flags; else the file and the seed run say."""
+        """Models of an iteration given by flags; else the file and the seed run apply."""
         if tier is not None:
             return self._asked.tiers.of(tier)
         return ModelPair(self._asked.model, self._asked.worker_model)
 
     def say(self, line: str) -> None:
-        """Tell a person what begins, or what a resume goes on with."""
+        """Show a line to the user: a new iteration, or a resumed one."""
         if self._watched.say is not None:
             self._watched.say(line)
 
@@ -308,7 +308,7 @@ class _Making:
         files: Mapping[str, bytes],
         hear: Hearer,
     ) -> AgentRunner:
-        """A runner for one iteration."""
+        """Build the runner of one iteration."""
 
         async def close() -> None:
             return None
@@ -329,7 +329,7 @@ class _Making:
         )
 
     def reading(self) -> Reading:
-        """With the critic of the last iterations: those of others may know less."""
+        """Build the reader with the critic of the last iterations; others may know less."""
         pair = self.pair_for(None if self._asked.tiers.trivial else "high")
         kit = self._kits.get(pair) or self._kit(pair)
         return Reading(
@@ -341,11 +341,11 @@ class _Making:
         )
 
     def close(self) -> None:
-        """Remove what is left of sandboxes."""
+        """Remove remains of sandboxes."""
         self._scratch.close()
 
     def warnings(self) -> list[str]:
-        """What a person should know."""
+        """Warnings for the user."""
         mixed = not self._asked.tiers.trivial and (self._asked.model or self._asked.worker_model)
         asked, may = self._asked.iterations, clamped(self._asked.iterations)
         bounds = f"a session has {FEWEST} to {MOST} iterations: {may} instead of {asked}"
@@ -353,7 +353,7 @@ class _Making:
         return [*told, *self._unpriced]
 
     def inputs(self) -> dict[str, str]:
-        """Hashes of what iterations are run with: a session is not gone on with by others."""
+        """Hashes of settings and prompts; a resume with others is refused."""
         prompts = [dict(kit.prompts) for kit in self._kits.values()]
         return {
             "settings": hash_of(self._settings),
@@ -383,7 +383,7 @@ class _Making:
         return run_texts(source, home, self._began, target=self._asked.target)
 
     def _limits(self, usual: Limits) -> Limits:
-        """Half of what the seed run could use."""
+        """Limits at half of the seed run's."""
         caps = halved(self._run.caps, self._run.observed_seconds)
         return replace(
             usual,
@@ -396,17 +396,17 @@ class _Making:
         )
 
     def _source(self, pair: ModelPair) -> Source:
-        """A file, with the models of flags over it, and those of the seed run below it."""
+        """Spec with models by precedence: flags, then the file, then the seed run."""
         settings: list[str] = []
         for who in self._who(pair):
-            # an agent CLI that worked is named with its model
+            # a worker that is an agent CLI is named together with its model
             cli, model = parted(who.role, who.name)
             settings += [f"worker_agent={cli}"] if cli else []
             settings.append(f"models.{who.role}={model}")
         return self._read((*self._asked.settings, *settings))
 
     def _who(self, pair: ModelPair) -> list[Who]:
-        """Who is named by a flag, or else by the seed run, where no file names anybody."""
+        """Models named by flags, else by the seed run if the file names none."""
         bare = self._read(self._asked.settings)
         seed = ModelPair(self._run.manager, self._run.worker)
         rows = zip(("manager", "worker"), pair, seed, strict=True)

@@ -11,26 +11,26 @@ from kept.store.reader import Run
 
 
 class RefineRecipe(Recipe[Refinement]):
-    """Runs a task again with what was found wrong, and keeps what is better."""
+    """Runs a task again with its findings, and keeps a better deliverable."""
 
     name = REFINE
     request = Refinement
     facts = RefinementFacts
 
     def compile(self, request: Refinement, context: Context) -> Compiled:
-        """The plan of a refinement; one that goes on has the prompts that it began with."""
+        """Build the plan of a refinement; a resumed one keeps its prompts."""
         from kept.recipes.refine.compile import compile_refine
 
         facts = facts_of(context.past, RefinementFacts) if context.past else None
         return compile_refine(request, context.watched, facts.artifacts if facts else None)
 
     def command(self, spec: SpecSettings, request: Refinement) -> list[str]:
-        """`refine` of the run, or of the task that it belongs to."""
+        """`refine` with the run, or with the task that it belongs to."""
         name = f"--target={request.target}" if request.target else spec_name(spec)
         return ["refine", name, *set_flags(spec)]
 
     def resumed(self, request: Refinement, past: Run, settings: Sequence[str]) -> Refinement:
-        """The same refinement, perhaps with more money for readings."""
+        """Same refinement, perhaps with more money for readings."""
         return with_more(request, tuple(settings), past.settings.budget.max_rollouts_usd)
 
 

@@ -59,20 +59,20 @@ from kept.store.home import Home
 from kept.store.reader import Run
 
 REFINEMENTS = "refinements"
-"""The folder of a home that iterations are kept in."""
+"""Folder of the Kept home that holds iterations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refinement(Request):
-    """What somebody asked for, as it is written down for a resume."""
+    """Request of a refinement, as stored for a resume."""
 
     run: str
-    """The folder of the seed run."""
+    """Folder of the seed run."""
     folder: str
-    """Where it was asked: paths begin there."""
+    """Folder that paths are relative to."""
     session: str
     target: str = ""
-    """The task of an experiment that it belongs to, `EXP:TASK`; empty for none."""
+    """Task of an experiment that it belongs to, `EXP:TASK`; empty for none."""
     iterations: int = 3
     model: str = ""
     worker_model: str = ""
@@ -82,60 +82,60 @@ class Refinement(Request):
     from_last: bool = False
     gate: str = "follow"
     repeats: int = 40
-    """Readings of each side, at most, where there are no cases."""
+    """Maximum number of readings of each side, without cases."""
     cases: str | None = None
-    """A file of what a deliverable is judged by."""
+    """File of criteria for deliverables."""
     config: str | None = None
     settings: tuple[str, ...] = ()
     readings_usd: float | None = field(default=None, repr=False)
-    """What all readings may cost since a resume said so; it does not make another refinement."""
+    """Cost limit of all readings, as raised by a resume; not part of the request's identity."""
     start: str = field(default="", repr=False)
-    """The folder of the run that it starts from, which BEST held; empty for the seed run itself.
+    """Folder of the run to start from, which BEST held; empty for the seed run.
 
-    Its deliverable is what a resume knows it by.
+    A resume identifies it by its deliverable.
     """
 
     @property
     def tiers(self) -> Tiers:
-        """The pairs of the tiers."""
+        """Model pairs of the tiers."""
         return Tiers(self.low, self.mid, self.high)
 
     @property
     def root(self) -> Path:
-        """Where its iterations are kept."""
+        """Folder of its iterations."""
         if self.target:
             return sessions_of(self.task) / self.session
         return Home.find(Path(self.folder)).path / REFINEMENTS / self.session
 
     @property
     def task(self) -> Task:
-        """The task that it belongs to, of one that belongs to any."""
+        """Task that it belongs to; only valid with a target."""
         experiments = Home.find(Path(self.folder)).path / EXPERIMENTS
         return target_of(experiments, self.target)[1]
 
     @property
     def refined(self) -> tuple[Path, ...]:
-        """What no other session may refine meanwhile: the run, and the task that it belongs to."""
+        """Folders locked against other sessions: the run, and its task."""
         return (Path(self.run), *((self.task.folder,) if self.target else ()))
 
     @property
     def shelf(self) -> Shelf:
-        """Where it is told of: with its task, or beside its seed."""
+        """Place of its results: the task, or beside the seed run."""
         return InTask(self.task, Path(self.run)) if self.target else BesideSeed(Path(self.run))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefinementFacts(Facts):
-    """What a refinement goes by."""
+    """Facts of a refinement."""
 
     seed_run: str
     start_run: str
     iterations: str
-    """The folder of its iterations."""
+    """Folder of its iterations."""
     artifacts: Mapping[str, str]
-    """The prompt artifacts of its runs."""
+    """Prompt artifacts of its runs."""
     measure: str
-    """What its losses are, by a name: others are not compared with them."""
+    """Name of the loss; only losses of the same name are compared."""
 
 
 RACE = "race"
@@ -143,21 +143,21 @@ MAX_USD = "budget.max_usd"
 
 
 class Judging(NamedTuple):
-    """The part of a plan that decides."""
+    """Part of a plan that decides."""
 
     gate: Gate
     cases: Cases
     runner: Runner
     objective: Objective
     measure: str = FOLLOW
-    """What its losses are, by a name: others are not compared with them."""
+    """Name of the loss; only losses of the same name are compared."""
     budget: Budget = Budget()
 
 
 def follows(task: str, close: Callable[[], None], *, from_last: bool) -> Judging:
-    """An iteration is what its own run says."""
+    """Judge an iteration by the loss of its own run."""
     return Judging(
-        # the incumbent is what the next iteration starts from
+        # the incumbent is the start of the next iteration
         Follow(advances=from_last),
         Cases(holdout=(Case("task", {"task": task}),)),
         MadeRunner(close),
@@ -166,17 +166,17 @@ def follows(task: str, close: Callable[[], None], *, from_last: bool) -> Judging
 
 
 def races(asked: Refinement, reading: Reading) -> Judging:
-    """An iteration is what readings of its deliverable say, beside those of the best so far."""
-    # gains are small on the scale of a loss: which is better says more than by how much
+    """Judge an iteration by readings of its deliverable, beside readings of the best so far."""
+    # gains are small on the scale of a loss: the sign matters more than the size
     objective = Objective(LOSS, "minimize")
     if asked.cases is None:
         gate, cases = Repeats(most=asked.repeats), Cases(holdout=(IMPLICIT_CASE,))
     else:
         gate, cases = PRESETS["balanced"], criteria(asked)
-    # as much money as an iteration has, for all readings together
+    # all readings together may cost as much as one iteration
     usd = reading.kit.limits.usd if asked.readings_usd is None else asked.readings_usd
     budget = Budget(max_rollouts_usd=usd)
-    # readings by this critic, about these criteria
+    # the name of the loss covers this critic and these criteria
     critic = reading.kit.models.critic or reading.kit.models.manager
     about = [[case.id, case.data] for case in cases.holdout]
     measure = f"{RACE}:{hash_of([critic, about])}"
@@ -184,9 +184,9 @@ def races(asked: Refinement, reading: Reading) -> Judging:
 
 
 def with_more(asked: Refinement, settings: tuple[str, ...], before: float | None) -> Refinement:
-    """The same with as much money for readings as a resume says; `before` is what they had.
+    """Same refinement with the money for readings that a resume sets; `before` is the old limit.
 
-    Iterations keep the limits that they began with: their managers are told of them.
+    Iterations keep the limits that they began with, as their managers see them.
     """
     if not settings:
         return asked
@@ -204,7 +204,7 @@ def with_more(asked: Refinement, settings: tuple[str, ...], before: float | None
 
 
 def criteria(asked: Refinement) -> Cases:
-    """The cases of a file: a criterion each, all of which decide."""
+    """Read the cases of a file: each is a criterion, and all of them decide."""
     settings = (f"cases.file={asked.cases}", "cases.split=0:1:0")
     source = source_of(Path(asked.folder) / "(command line)", "{}", settings)
     read = read_cases(source, lambda case: None if criterion_of(case) else _WORDS)
@@ -223,7 +223,7 @@ _WORDS = f"a case is a text, or has a `{CRITERION}`, perhaps an `id`, and nothin
 
 
 def criterion_of(case: Case) -> str:
-    """What a case is about; empty where it is none."""
+    """Criterion of a case; empty if it has none."""
     said = case.data
     if isinstance(said, dict):
         row = cast("dict[str, object]", said)
@@ -232,7 +232,7 @@ def criterion_of(case: Case) -> str:
 
 
 def iteration_of(run: Run, run_id: str) -> AgentRun | None:
-    """The record of one iteration; None where a refinement has none of that id."""
+    """Record of one iteration; None if the refinement has none of that id."""
     found = (one for one in attempts(reruns(run.state)) if one.run_id == run_id)
     attempt = next(found, None)
     if attempt is None:
@@ -245,9 +245,9 @@ def _scope(attempt: Attempt) -> str:
 
 
 def changed_files(run: Run, below: Path | None = None) -> Mapping[Path, bytes]:
-    """Files that a refinement wrote and that are not as it wrote them, with what they held.
+    """Files changed since the refinement wrote them, with their original content.
 
-    `below` limits this to a folder. A file that was removed is no damage.
+    `below` limits this to a folder. A removed file is not reported.
     """
     if request_of(run, Refinement) is None or run.status == "running":
         return {}
@@ -261,7 +261,7 @@ def changed_files(run: Run, below: Path | None = None) -> Mapping[Path, bytes]:
 
 
 def _files(run: Run) -> Iterator[tuple[Path, bytes]]:
-    """Every file as the journal has it; files that another session may write are left out."""
+    """Every file as the journal has it, except files that another session may write."""
     facts = facts_of(run, RefinementFacts)
     assert facts is not None, "a refinement"
     made = all_made(run.seed, reruns(run.state))
@@ -287,7 +287,7 @@ def _iteration_files(run: Run, attempt: Attempt, by_run: Mapping[str, Made]) -> 
 
 
 def _about(run: Run, attempt: Attempt, start: Made) -> Iterating:
-    """What an iteration was told, as it was when it began."""
+    """Inputs of an iteration at its start."""
     before = [step for step in run.state.history if step.step < attempt.step]
     *_, last = all_made(run.seed, before).values()
     broke = broke_by(start, last, before)
@@ -309,6 +309,7 @@ def _session_files(run: Run, told: Told) -> Iterator[tuple[Path, bytes]]:
     )
     if asked.start:
         place = replace(place, seed_loss=read_run(seed).loss.total)
+    # rebuild the session file as it was written, with the end of the run
     ended = run.events[-1].t if isinstance(run.events[-1], RunStopped) else None
     session = session_bytes(session_of(place, told, ended))
     if asked.target:
@@ -325,7 +326,7 @@ def _session_files(run: Run, told: Told) -> Iterator[tuple[Path, bytes]]:
 
 
 def _is_ours(place: Path, name: str, best: Mapping[str, bytes], names: Sequence[str]) -> bool:
-    """True if BEST is of this session, though one of its files may be damaged."""
+    """True if BEST is of this session, even if one of its files is damaged."""
     held = {path: (place / path).read_bytes() for path in best if (place / path).is_file()}
     told = held.pop(name, b"")
     files = {path: data for path, data in best.items() if path != name}

@@ -1,8 +1,8 @@
 """Prompt-suite plans, and their export to the prompt registry.
 
 Tasks are cases, a run of one is a rollout, an update is a proposal. A candidate is the six
-improvable prompts of an agent run. A small suite has no split: all its tasks are shown to the
-proposer and also decide, by separate rollouts. A kept candidate is better on these tasks
+improvable prompts of an agent run. A small suite has no split: the proposer sees all its tasks,
+and separate rollouts of the same tasks decide. A kept candidate is better on these tasks
 (docs/decisions/0062).
 
 The export is a view of the journal. Each closed step is an epoch, written in one transaction and
@@ -75,45 +75,45 @@ log = logging.getLogger("kept")
 PAGE = "optimization.json"
 
 LOOKED: tuple[Purpose, ...] = ("feedback", "probe")
-"""Runs that were shown to who proposes; they judge nothing."""
+"""Purposes of runs shown to the proposer, which do not judge anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimized:
-    """What is optimized, and where that is written down."""
+    """Optimized suite, and the places of its results."""
 
     registry: PromptRegistry
     suite: Suite
     metric: str
     seed: Mapping[str, str]
-    """The texts to begin with."""
+    """Texts to begin with."""
     named: Collection[str] = ()
-    """Artifacts that begin with a version that was named, whatever runs use."""
+    """Artifacts that begin with a named version, whatever is active."""
     place: Path | None = None
-    """A folder of a task's, for a page on it; None where it belongs to no task."""
+    """Folder of a task for its page; None without a task."""
 
 
 class EpochsView(View):
-    """Writes an epoch when its step closes."""
+    """View that writes an epoch when its step closes."""
 
     def __init__(self, optimized: Optimized, journal: Journal) -> None:
         super().__init__(journal)
         self._of = optimized
         self._used = {k: v for k, v in optimized.seed.items() if k not in optimized.named}
-        """What runs use, as far as it is what this run began with or has proven."""
+        """Texts in use, as far as they are those of the start or were kept."""
         self._number = 0
         self._page: list[dict[str, object]] = []
         self._cannot = False
 
     def begin(self, steps: Iterable[StepRecords]) -> None:
-        """Write what earlier sittings came to, as far as it is not there."""
+        """Write the epochs of earlier sessions that are missing."""
         self._try(lambda: self._of.registry.register(self._of.suite))
         for step in steps:
             self.closed(step)
         self._write_page()
 
     def closed(self, step: StepRecords) -> None:
-        """Write one more."""
+        """Write one epoch."""
         epoch = self._epoch(step)
         self._try(lambda: self._of.registry.record(epoch))
         self._used |= {name: epoch.after[name] for name in epoch.uses}
@@ -138,7 +138,7 @@ class EpochsView(View):
         sides = self.sides(step)
         before = dict(sides[0].texts if sides else self.journal.load(closed.incumbent).texts)
         verdict = closed.verdict
-        # what was never run, or could not be told, is no version that was rolled back
+        # what was never run or never decided is no version that was rolled back
         tried = verdict.code not in (*UNMEASURED, *UNDECIDED)
         after = dict(sides[1].texts) if sides and tried else before
         used = self._used
@@ -160,7 +160,7 @@ class EpochsView(View):
         )
 
     def _runs(self, closed: StepClosed) -> list[TaskRun]:
-        """Every run of a task that judged what an epoch tried, and none of a later epoch."""
+        """Task runs that judged an epoch's candidate, without those of later epochs."""
         if closed.candidate is None or not isinstance(self.journal, RunJournal):
             return []
         rows = rollout_lines(self.journal.folder / "rollouts.jsonl", *closed.rollouts)
@@ -173,7 +173,7 @@ class EpochsView(View):
         ]
 
     def _try(self, write: Callable[[], object]) -> None:
-        """A registry that cannot be written is told, once, and does not stop the run."""
+        """Write to the registry; on failure warn once, and let the run go on."""
         try:
             write()
         except SetupError as error:
@@ -203,7 +203,7 @@ ROLLBACK = "rollback"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Making:
-    """What a plan is made with, where that is at hand already."""
+    """Parts of a plan that are ready-made."""
 
     runners: Callable[[ReadSuite, Stop], Mapping[str, AgentRunner]] | None = None
     optimizer: Model | None = None
@@ -218,22 +218,22 @@ def compile_suite(
     texts: Mapping[str, str] | None = None,
     making: Making | None = None,
 ) -> Compiled:
-    """The plan of a suite; raises `SpecError` or `SetupError` with what is wrong.
+    """Build the plan of a suite; raises `SpecError` or `SetupError` with all problems.
 
-    A run that goes on has the gate and the `texts` that it began with.
+    A resumed run has the gate and the `texts` that it began with.
     """
     asked, making = asked or Optimization(), making or Making()
     place = asked.place()
     read = read_suite(spec, overrides, place[0] if place else None, texts)
     epochs = asked.epochs or read.spec.epochs
-    # one that goes on has the rule that it began with, whatever the file says by now
+    # a resumed run keeps its gate, whatever the file says now
     rollback = (began or read.spec.gate) == ROLLBACK
     model, config = _optimizer(read, making)
     request = ModelRequest((), max_tokens=config.max_tokens if config else None)
     ask = Asked(model, request, room_of(config) if config else None)
     configs = {} if making.runners is not None else _configs(read, config)
     runs = [one for c in configs.values() for one in endpoints_of(read.spec.run, c)]
-    # no text may copy a task, not even one that proposers are shown
+    # no text may copy a task, not even one that the proposer sees
     secret = Cases(holdout=read.cases.holdout) if read.shared else read.cases
     scratch, stop = Scratch(), Stop()
     make = making.runners or partial(_runners, scratch=scratch, configs=configs)
@@ -287,7 +287,7 @@ def compile_suite(
 
 def _gate(read: ReadSuite, *, rollback: bool) -> Gate:
     if rollback:
-        # the rule of the source, but that a tie is no gain: one pass, and worse is undone
+        # the source's rule, except that a tie is no gain: one pass, and a worse result is undone
         return Strict(name=ROLLBACK)
     race = PRESETS["balanced"] if read.spec.race is None else race_of(read.spec.race)
     if read.shared or len(read.cases.holdout) < MIN_RACE_CASES:
@@ -312,7 +312,7 @@ def _optimizer(read: ReadSuite, making: Making) -> tuple[Model, ModelConfig | No
 
 
 def spec_of(read: ReadSuite, task: SuiteTaskSpec) -> AgentRunSpec:
-    """How one task is run: as all are, with what it says itself laid over that."""
+    """Spec of one task's run: the common one, with the task's own settings on top."""
     run = read.spec.run
     models = {"manager": task.model, "worker": task.worker_model}
     given = {role: one for role, one in models.items() if one is not None}
@@ -325,7 +325,7 @@ def spec_of(read: ReadSuite, task: SuiteTaskSpec) -> AgentRunSpec:
 
 
 def _configs(read: ReadSuite, optimizer: ModelConfig | None) -> dict[str, Configs]:
-    """Who is asked in each task, after all of it was looked at."""
+    """Models of each task, after all of them were checked."""
     found: dict[str, Configs] = {}
     for task in read.spec.tasks:
         spec = spec_of(read, task)
@@ -345,7 +345,7 @@ def _models(configs: Mapping[str, Configs], optimizer: ModelConfig | None) -> li
 
 
 def measures_of(task: SuiteTaskSpec) -> Measures:
-    """The loss of a task's run and its parts, weighed as the task says."""
+    """Loss of a task's run and its parts, with the task's weights."""
     return partial(measures, weights=replace(Weights(), **task.weights.told()))
 
 
@@ -378,7 +378,7 @@ def _assignment(assignment: Assignment, case: Case) -> Assignment:
 
 
 def _inputs(read: ReadSuite, configs: Mapping[str, Configs], optimizer: str) -> dict[str, str]:
-    """Hashes of what a run depends on besides its texts and tasks."""
+    """Hashes of all inputs of a run besides texts and tasks."""
     settings = [
         [
             task.name,

@@ -11,7 +11,7 @@ from kept.recipes.suite.request import Optimization, SuiteFacts
 from kept.store.reader import Run
 
 _OTHERS = ("_base_", "gradient", "train", "evaluation", "prompts", "instructions")
-"""A file with `tasks` and none of these, nor of a task, means to be a suite."""
+"""Keys of other specs: a file with `tasks`, without these and those of a task, is a suite."""
 
 
 class SuiteRecipe(Recipe[Optimization]):
@@ -27,7 +27,7 @@ class SuiteRecipe(Recipe[Optimization]):
         return "tasks" in keys and not any(key in keys for key in others)
 
     def compile(self, request: Optimization, context: Context) -> Compiled:
-        """The plan of a suite; one that goes on has the texts that it began with."""
+        """Build the plan of a suite; a resumed run keeps its texts."""
         from kept.recipes.suite.compile import compile_suite
 
         past = context.past
@@ -40,18 +40,18 @@ class SuiteRecipe(Recipe[Optimization]):
         )
 
     def measure(self, asked: Evaluation, context: Context) -> Compiled:
-        """The plan that measures the prompts in use on the tasks."""
+        """Build the plan that measures the active prompts on the tasks."""
         made = super().measure(asked, context)
-        # what is measured is no epoch of a registry
+        # a measurement is no epoch of a registry
         return replace(made, plan=replace(made.plan, views=()))
 
     def command(self, spec: SpecSettings, request: Optimization) -> list[str]:
-        """`agent optimize` with the options that were given."""
+        """`agent optimize` with the given options."""
         given = flags({"epochs": request.epochs, "target": request.target})
         return ["agent", "optimize", spec_name(spec), *given, *set_flags(spec)]
 
     def resumed(self, request: Optimization, past: Run, settings: Sequence[str]) -> Optimization:
-        """The same request; what was set last is what is meant."""
+        """Same request; a newer `epochs` setting replaces the old number."""
         anew = any(setting.startswith("epochs=") for setting in settings)
         return replace(request, epochs=None) if anew else request
 

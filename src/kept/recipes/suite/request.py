@@ -1,4 +1,4 @@
-"""What optimizing the prompts of agent runs was asked for, and what a journal holds of it."""
+"""Request of a prompt optimization, and its facts in the journal."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +11,18 @@ from kept.store.home import Home
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimization(Request):
-    """What a command line says besides the suite."""
+    """Options of the command line besides the suite."""
 
     epochs: int | None = None
     target: str = ""
-    """EXP:TASK, whose experiment has the registry."""
+    """Task `EXP:TASK`, whose experiment has the registry."""
     folder: str = ""
-    """Where experiments are looked for from."""
+    """Folder from which experiments are looked up."""
     stamp: str = ""
-    """When it was asked, as a part of a name."""
+    """Time of the request, as part of a name."""
 
     def place(self) -> tuple[Path, Path] | None:
-        """The registry of the experiment, and the folder of the task for this; None without."""
+        """Registry of the experiment, and output folder in the task; None without a target."""
         if not self.target:
             return None
         root = Home.find(Path(self.folder)).path / EXPERIMENTS
@@ -32,10 +32,10 @@ class Optimization(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteFacts(Facts):
-    """What such a run goes by."""
+    """Facts of a prompt optimization."""
 
     registry: str
-    """The database of prompt versions."""
+    """Database of prompt versions."""
     epochs: int
     shared: bool
-    """Whether tasks are shown to the proposer and decide as well."""
+    """True if the same tasks are shown to the proposer and decide."""

@@ -37,11 +37,11 @@ Weight = Annotated[Finite, Field(ge=0)]
 Share = Annotated[Finite, Field(gt=0, le=1)]
 
 THEIRS = {"gate_rejections": "gate_reject", "budget": "budget_burn", "status": "terminal"}
-"""What the source calls parts of the loss, and what we do."""
+"""The source's names of parts of the loss, and Kept's."""
 
 
 class WeightsSpec(SpecModel):
-    """What each part of the loss of a task counts."""
+    """Weight of each part of a task's loss."""
 
     eval: Weight | None = None
     critique: Weight | None = None
@@ -49,25 +49,25 @@ class WeightsSpec(SpecModel):
     budget_burn: Weight | None = None
     terminal: Weight | None = None
     gate_rejections: Weight | None = None
-    """As the source spells `gate_reject`; the next two are `budget_burn` and `terminal`."""
+    """The source's name of `gate_reject`; the next two are `budget_burn` and `terminal`."""
     budget: Weight | None = None
     status: Weight | None = None
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """One spelling of each."""
+        """Report parts given under both names."""
         for theirs, ours in THEIRS.items():
             if said.get(theirs) is not None and said.get(ours) is not None:
                 yield f"`{theirs}` and `{ours}` are the same: give one of them"
 
     def told(self) -> dict[str, float]:
-        """By our names, those that were said."""
+        """Given weights under Kept's names."""
         given = self.model_dump(exclude_none=True)
         return {THEIRS.get(name, name): value for name, value in given.items()}
 
 
 class TaskBudgetSpec(SpecModel):
-    """What a run of one task may use, where that differs from the others."""
+    """Limits of one task's run that differ from the common ones."""
 
     max_loops: Count | None = None
     max_workers: Count | None = None
@@ -77,13 +77,13 @@ class TaskBudgetSpec(SpecModel):
     max_depth: Count | None = None
     max_usd: Usd | None = None
     max_total_workers: Count | None = None
-    """As the source spells `max_workers`; the next two are `max_tokens`, and seconds."""
+    """The source's name of `max_workers`; the next two are `max_tokens`, and seconds."""
     max_total_tokens: Count | None = None
     max_wall_time: Seconds | None = None
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """One spelling of each."""
+        """Report limits given under both names."""
         for theirs, ours in (
             ("max_total_workers", "max_workers"),
             ("max_total_tokens", "max_tokens"),
@@ -93,7 +93,7 @@ class TaskBudgetSpec(SpecModel):
                 yield f"`{theirs}` and `{ours}` are the same: give one of them"
 
     def over(self, usual: RunBudgetSpec) -> RunBudgetSpec:
-        """The budget of all runs, with what this one says laid over it."""
+        """Common budget with this one's limits on top."""
         given = self.model_dump(exclude_none=True)
         seconds = given.pop("max_wall_time", None)
         named = {name.replace("max_total_", "max_"): value for name, value in given.items()}
@@ -102,12 +102,12 @@ class TaskBudgetSpec(SpecModel):
 
 
 class SuiteTaskSpec(SpecModel):
-    """One task."""
+    """One task of a suite."""
 
     name: Text
     task: Text
     inputs: Texts = ()
-    """Files and folders that it comes with, named as seen from the suite."""
+    """Files and folders of the task, relative to the suite."""
     model: RoleSpec | None = None
     worker_model: RoleSpec | None = None
     budget: TaskBudgetSpec = Field(default_factory=TaskBudgetSpec)
@@ -115,17 +115,17 @@ class SuiteTaskSpec(SpecModel):
     split: Split | None = None
     workflow: Text | None = None
     extra: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """For whoever reads the suite; nobody here does."""
+    """Free data, ignored by Kept."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """What the source can and we cannot."""
+        """Report features of the source that Kept lacks."""
         if said.get("workflow") is not None:
             yield "`workflow` is not run here: a task is done by a manager and workers of Kept"
 
 
 class SuiteBudgetSpec(SpecModel):
-    """What all runs of an optimization may use together."""
+    """Limits of all runs of an optimization together."""
 
     max_usd: Usd | None = None
     max_minutes: Seconds | None = None
@@ -133,7 +133,7 @@ class SuiteBudgetSpec(SpecModel):
 
 
 class SuiteSpec(SpecModel):
-    """All of it."""
+    """Spec of a prompt suite."""
 
     name: Text
     description: str = ""
@@ -141,35 +141,35 @@ class SuiteSpec(SpecModel):
     baseline_artifacts: dict[str, Annotated[int, Field(ge=0)]] = Field(
         default_factory=dict[str, int]
     )
-    """Versions to begin with; of the others, those that are active."""
+    """Versions to begin with; other artifacts begin with the active one."""
     run: AgentRunSpec = Field(default_factory=AgentRunSpec)
-    """How every task is run, as a file for `kept agent run` has it."""
+    """Settings of all tasks' runs, as in a file for `kept agent run`."""
     optimizer: RoleSpec | None = None
-    """Who proposes; by default the one that KEPT_MODEL names."""
+    """Model of the proposer; by default that of KEPT_MODEL."""
     prompt: Text | None = None
-    """A file that stands for what who proposes is told; by default Kept's own `update`."""
+    """File that replaces the proposer's built-in prompt `update`."""
     epochs: Count = 5
-    """Each tries one update."""
+    """Number of epochs; each tries one update."""
     gate: Literal["race", "rollback"] = "race"
     race: Race | None = None
     step: Share = 0.5
-    """Share of a text that one update may change; with `rollback`, halved by each of them."""
+    """Share of a text that one update may change; with `rollback`, each of them halves it."""
     split: Ratio | None = None
-    """Shares of train, holdout and test; by default a small suite is all of them at once."""
+    """Shares of train, holdout and test; a small suite has no split by default."""
     workers: Count = 2
-    """Runs side by side."""
+    """Number of concurrent runs."""
     random_seed: int = 0
     budget: SuiteBudgetSpec = Field(default_factory=SuiteBudgetSpec)
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """What is wrong between parts."""
+        """Report keys that do not go together."""
         if said.get("gate") == "rollback" and said.get("race") is not None:
             yield "`race` goes with `gate: race`"
 
 
 LEAST_SPLIT = 16
-"""Tasks from which on a suite is split by itself: eight of them decide, as a race needs."""
+"""Tasks needed for a split by default: eight of them decide, as a race needs."""
 
 USUAL_SPLIT = "3:5:2"
 
@@ -184,20 +184,20 @@ class ReadSuite:
     registry: PromptRegistry
     texts: RunTexts
     inputs: Mapping[str, Found]
-    """The files of each task."""
+    """Files of each task."""
     cases: Cases
     shared: bool
-    """Whether all tasks are shown to who proposes, and decide as well."""
+    """True if all tasks are shown to the proposer and also decide."""
     told: str
-    """What who proposes is told."""
+    """Prompt of the proposer."""
 
     def baseline(self) -> dict[str, int]:
-        """The versions that it begins with."""
+        """Versions to begin with, by artifact."""
         active = {name: one.number for name, one in self.registry.active().items()}
         return {**active, **self.spec.baseline_artifacts}
 
     def files_hash(self) -> str:
-        """What resumes know the files of all tasks by."""
+        """Hash of the files of all tasks, for a resume."""
         digest = hashlib.sha256()
         for name, found in sorted(self.inputs.items()):
             for path, data in sorted(found.read().items()):
@@ -211,9 +211,9 @@ def read_suite(
     registry: Path | None = None,
     began: Mapping[str, str] | None = None,
 ) -> ReadSuite:
-    """A suite; raises `SpecError` with everything that is wrong with it.
+    """Read a suite; raises `SpecError` with all problems.
 
-    One that goes on has the texts that it `began` with.
+    A resumed run has the texts that it `began` with.
     """
     source = open_spec(file, overrides)
     home = Home.find(source.folder)
@@ -226,6 +226,7 @@ def read_suite(
     _check_names(source)
     _check_splits(source)
     texts = run_texts(source, home, began or _baseline(source, held), ("run", "prompts"))
+    # a user's file has precedence over the registry, so its text could not be improved
     for name in sorted(texts.files & set(ARTIFACTS)):
         message = f"`{name}.md` would stand for what is to be improved"
         hint = "take the file out of the folder; `kept agent artifacts` has versions of it"
@@ -242,18 +243,18 @@ def read_suite(
 
 
 def _prompt(source: Source) -> str:
-    """The prompt of who proposes: a file of the user's, or ours."""
+    """Prompt of the proposer: a user's file, or the built-in one."""
     given = said(source, ("prompt",))
     if not isinstance(given, str) or not given:
         return prompt("update")
-    # at use: few have one, and it takes long to import
+    # imported at use: the import is slow, and few suites have a prompt file
     from kept.spec.checks import read_prompt
 
     return read_prompt(source, ("prompt",), given, "update") or ""
 
 
 def _baseline(source: Source, registry: PromptRegistry) -> dict[str, str]:
-    """The texts to begin with: active ones, but for versions that the suite names."""
+    """Texts to begin with: active versions, except those that the suite names."""
     texts = registry.texts()
     named = said(source, ("baseline_artifacts",))
     for name, number in cast(
@@ -273,7 +274,7 @@ def _baseline(source: Source, registry: PromptRegistry) -> dict[str, str]:
 
 
 def _rows(source: Source) -> list[tuple[int, dict[str, Any]]]:
-    """The tasks that are mappings, right or wrong, with their places."""
+    """Tasks that are mappings, valid or not, with their indices."""
     rows = said(source, ("tasks",))
     listed = cast("list[object]", rows) if isinstance(rows, list) else []
     return [
@@ -301,7 +302,7 @@ def _check_splits(source: Source) -> None:
 
 
 def _inputs(source: Source, home: Home) -> dict[str, Found]:
-    """The files of every task that is named; what is wrong with them is reported."""
+    """Files of every named task; problems are reported."""
     found: dict[str, Found] = {}
     for n, row in _rows(source):
         name, given = row.get("name"), row.get("inputs")
@@ -318,7 +319,7 @@ def _inputs(source: Source, home: Home) -> dict[str, Found]:
 
 
 def _cases(spec: SuiteSpec, inputs: Mapping[str, Found]) -> tuple[Cases, bool]:
-    """The tasks by split; and whether all of them are in two of them."""
+    """Tasks by split, and True if all of them both train and decide."""
     files = {one.name: sorted(inputs[one.name].files) for one in spec.tasks}
     cases = tuple(
         Case(one.name, {"task": one.task, "inputs": files[one.name]}) for one in spec.tasks

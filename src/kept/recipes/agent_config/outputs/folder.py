@@ -2,17 +2,17 @@
 
 `results/optimizer/RUN/` is for people to inspect and adopt, written from the journal:
 
-    run.json             what the run was asked, written once
-    trials.jsonl         a line a trial
-    trajectory.csv       the same in short, for plotting
-    exit.json            how it ended
-    candidates/          iter-NN.yaml of every accepted trial, ready to be run where it lies
+    run.json             request of the run, written once
+    trials.jsonl         one line per trial
+    trajectory.csv       short form of the trials, for plotting
+    exit.json            reason of the end
+    candidates/          iter-NN.yaml of every accepted trial, runnable in place
     instructions/        files that an accepted trial changed
-    cases/               cases whose files lie outside of the agent's folder
+    cases/               cases whose files are outside of the agent's folder
     best.yaml            a link to the best of them, and best-instructions.md to its instructions
 
 A candidate's agent.yaml keeps its comments and includes the values set on the command line.
-Changed files lie in `instructions/`, and the agent.yaml points there. Paths within the agent's
+Changed files are in `instructions/`, and the agent.yaml points there. Paths within the agent's
 folder work through links beside the candidate. Paths that leave it are rewritten to reach the
 same target.
 
@@ -50,20 +50,20 @@ from kept.store.candidate_files import open_folder
 from kept.store.exports import View
 
 Setting = tuple[tuple[str | int, ...], object]
-"""Where a value was set besides the file, and the value."""
+"""Location and value of a setting from outside the file."""
 
 CASES = (
     "test_cases_file",
     *(f"evaluations.optimizer.{split}_cases_file" for split in ("train", "holdout", "test")),
 )
-"""Keys of files whose own paths begin where the agent.yaml is."""
+"""Keys that name case files, whose own paths are relative to the agent.yaml."""
 
 LONGEST = 4096
-"""Characters of a path; no text that is longer is looked for on the disk."""
+"""Maximum length of a path; longer texts are not looked up on disk."""
 
 
 def with_settings(name: str, text: str, settings: Sequence[Setting]) -> str:
-    """An agent.yaml with what a command line laid over it."""
+    """Apply the settings of a command line to an agent.yaml."""
     for loc, value in settings:
         key = show_path(loc)
         plain = isinstance(value, str | int | float)
@@ -76,7 +76,7 @@ def with_settings(name: str, text: str, settings: Sequence[Setting]) -> str:
 
 
 def _with_whole(text: str, loc: tuple[str | int, ...], value: object) -> str:
-    """The same for what is no single value; comments and order stay."""
+    """Set a mapping or list; comments and order are preserved."""
     from ruamel.yaml import YAML
 
     yaml: Any = YAML()
@@ -103,7 +103,7 @@ def _put(here: Any, loc: tuple[str | int, ...], value: object) -> None:  # noqa:
 
 
 def led_from(name: str, text: str, source: Path, place: Path) -> str:
-    """A text of one folder for another: its paths that lead out lead to where they led."""
+    """Move a text to another folder: its paths that leave the folder are rewritten."""
     return with_texts(name, text, partial(_led, source, place))
 
 
@@ -118,7 +118,7 @@ def _led(source: Path, place: Path, said: str) -> str | None:
 
 
 class CaseFiles:
-    """Files of cases that name files outside: those are written anew."""
+    """Case files with paths that leave the folder: these are rewritten for candidates."""
 
     def __init__(self, source: Path, place: Path) -> None:
         self._source = source
@@ -126,7 +126,7 @@ class CaseFiles:
         self._known: dict[str, str | None] = {}
 
     def written(self, name: str, text: str) -> tuple[dict[str, str], dict[str, str]]:
-        """The files by where they lie, and which keys of an agent.yaml name them."""
+        """New case files by path, and their names by key of the agent.yaml."""
         files, keys = dict[str, str](), dict[str, str]()
         for key in CASES:
             said = read_value(name, text, key)
@@ -138,13 +138,13 @@ class CaseFiles:
         return files, keys
 
     def _text(self, said: str) -> str | None:
-        """A file of cases for the other folder; None where the very same will do."""
+        """Case file for the other folder; None if the original can be used."""
         if said not in self._known:
             path = self._source / said
             try:
                 old = path.read_text(encoding="utf-8-sig")
             except (OSError, UnicodeDecodeError):
-                return None  # it was never read, or is gone: whoever runs it is told so
+                return None  # unreadable or gone: an error is reported when the candidate is run
             kind = "cases.json" if path.suffix == ".json" else "cases.yaml"
             new = led_from(kind, old, self._source, self._place)
             self._known[said] = None if new == old else new
@@ -152,19 +152,19 @@ class CaseFiles:
 
 
 FILE = "instructions.file"
-"""Where an agent.yaml names the file of its instructions."""
+"""Key in an agent.yaml that names the file of instructions."""
 
 NOT_LINKED = ("results", "node_modules", "__pycache__")
-"""What no agent is made of, and may be large or lead in a circle."""
+"""Folders that are no part of an agent, and may be large or contain a cycle."""
 
 
 class Lying:
-    """Gives every changed file a name of its own, once."""
+    """Assigns a file name to every changed text, once."""
 
     def __init__(
         self, agent: Path, instructions: str, place: Path, settings: Sequence[Setting] = ()
     ) -> None:
-        """`place` is where candidates lie."""
+        """Store the settings; `place` is the folder of candidates."""
         self._agent = agent.name
         self._folder = agent.parent
         self._place = place
@@ -172,12 +172,12 @@ class Lying:
         self._settings = settings
         self._cases = CaseFiles(agent.parent, place)
         self._first: dict[str, str] = {}
-        """The texts that the first candidate had."""
+        """Texts of the first candidate."""
         self._names: dict[tuple[str, str], str] = {}
-        """The file that holds a text, by what it stands for and the text."""
+        """File name of each text, by original path and text."""
 
     def files(self, number: int, candidate: Candidate) -> dict[str, str]:
-        """What lies in the folder for a trial, by relative paths."""
+        """Files of a trial by relative path."""
         self._first = self._first or dict(candidate.texts)
         found = dict[str, str]()
         agent = with_settings(self._agent, candidate.texts[self._agent], self._settings)
@@ -193,15 +193,15 @@ class Lying:
         return found | cases | {f"candidates/iter-{number:02}.yaml": agent}
 
     def instructions_of(self, candidate: Candidate) -> str:
-        """The file that holds the instructions of a candidate, if the run changed them."""
+        """File with a candidate's instructions, if the run changed them; else empty."""
         text = candidate.texts.get(self._instructions)
         return "" if text is None else self._names.get((self._instructions, text), "")
 
     def _renamed(self, text: str, old: str, new: str) -> str:
-        """The agent.yaml with every mention of a file as another."""
+        """Replace every mention of a file in the agent.yaml."""
         for key in _mentions(self._agent, text):
             said = read_value(self._agent, text, key)
-            # its name may stand there as `${VAR}`
+            # the name may be written as `${VAR}`
             own = key == FILE and old == self._instructions
             if own or (isinstance(said, str) and Path(said).as_posix() == old):
                 text = self._set(text, key, new)
@@ -220,7 +220,7 @@ class Lying:
 
 
 def _mentions(agent: str, text: str) -> Iterator[str]:
-    """Keys that may name a file which a run may change."""
+    """Keys that may name a file that a run may change."""
     yield FILE
     number = 0
     while not isinstance(read_value(agent, text, f"tools[{number}].name"), NoSpan):
@@ -229,9 +229,9 @@ def _mentions(agent: str, text: str) -> Iterator[str]:
 
 
 def link_beside(source: Path, place: Path, names: Iterable[str]) -> None:
-    """Have the files that an agent names be found from another folder as well.
+    """Link the files that an agent names into another folder.
 
-    Links stand for files and folders right beside the agent; paths that lead out are rewritten.
+    Only files and folders directly beside the agent are linked; paths that leave it are rewritten.
     """
     for top in dict.fromkeys(Path(os.path.normpath(name)).parts[:1] for name in names):
         for entry in sorted(source.glob(*top)) if top and top[0] not in ("..", ".", "/") else ():
@@ -248,31 +248,31 @@ BEST_TEXT = "best-instructions.md"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """What is tuned, and where that is written down."""
+    """Tuned agent, and the places of its results."""
 
     agent: Path
     """The agent.yaml."""
     place: Path
-    """The folder of all runs, or of this one where a person named it."""
+    """Folder of all runs, or of this one if the user named it."""
     named: bool = False
     instructions: str = ""
-    """The file of its instructions, by the name that candidates have for it; else empty."""
+    """File of its instructions, by its name in candidates; else empty."""
     files: Sequence[str] = ()
-    """What the agent names beside its agent.yaml, by relative paths or patterns."""
+    """Files that the agent names besides its agent.yaml, as relative paths or patterns."""
     weights: Mapping[str, float]
     objective: Objective
     settings: Sequence[Setting] = ()
-    """What a command line laid over the agent.yaml, but for secrets."""
+    """Command-line settings of the agent.yaml, without secrets."""
     header: Mapping[str, Any]
-    """What `run.json` says besides the run itself."""
+    """Content of `run.json` besides the run itself."""
 
     def folder(self, run: str) -> Path:
-        """Where the files of a run are."""
+        """Folder of a run's files."""
         return self.place if self.named else self.place / run
 
 
 class TuningFolder(View):
-    """Writes a trial when its step closes."""
+    """View that writes a trial when its step closes."""
 
     def __init__(self, tuned: Tuned, journal: Journal) -> None:
         super().__init__(journal)
@@ -282,19 +282,19 @@ class TuningFolder(View):
 
     @property
     def folder(self) -> Path:
-        """Where it writes."""
+        """Output folder of the run."""
         return self._tuned.folder(self.run)
 
     @property
     def lying(self) -> Lying:
-        """Gives candidates their files; it needs to know the run."""
+        """Writer of candidate files, created when the run is known."""
         if self._lying is None:
             tuned, place = self._tuned, self.folder / "candidates"
             self._lying = Lying(tuned.agent, tuned.instructions, place, tuned.settings)
         return self._lying
 
     def begin(self, steps: Iterable[StepRecords]) -> None:
-        """Write all of it anew, but for the header, which is written once."""
+        """Rewrite all files except the header, which is written once."""
         self._trials = Trials()
         self._lying = None
         folder = self.folder
@@ -323,7 +323,7 @@ class TuningFolder(View):
         self._write_table()
 
     def _heard(self, step: StepRecords) -> Trial | None:
-        """Take up a step: what it made lies there when this returns."""
+        """Convert a step to a trial, and write its candidate if it was accepted."""
         trial = self._trials.hear(step)
         if trial is not None and trial.accepted and trial.candidate is not None:
             self._write_candidate(trial.number, self.journal.load(trial.candidate))
@@ -336,11 +336,11 @@ class TuningFolder(View):
         for name, text in self.lying.files(number, candidate).items():
             path = self.folder / name
             if path.parent == self.folder / "candidates" and path.is_symlink():
-                path.unlink()  # ours, to a file beside the agent that has this name
+                path.unlink()  # our own link to a file of this name beside the agent
             self._write(name, encoded(text))
 
     def _point(self, candidate: str) -> None:
-        """Have the links lead to what is the best now."""
+        """Point the links to the current best candidate."""
         made = next((t for t in self._trials.rows if t.accepted and t.candidate == candidate), None)
         if made is None:
             return  # the seed, before its measurement was accepted
@@ -374,7 +374,7 @@ class TuningFolder(View):
 
 
 def prune(folder: Path) -> list[str]:
-    """Take away the candidates and texts that are not the best's; the record of trials stays."""
+    """Remove candidates and texts other than the best; the record of trials stays."""
     kept = {(folder / name).resolve() for name in (BEST, BEST_TEXT) if (folder / name).exists()}
     gone: list[str] = []
     for place in ("candidates", "instructions"):
@@ -388,12 +388,12 @@ def prune(folder: Path) -> list[str]:
 
 
 def exit_bytes(reason: str, phases: Mapping[str, str]) -> bytes:
-    """`exit.json`: how a run ended; its header is written once, and before that is known."""
+    """Content of `exit.json`: the reason of the end, unknown when the header is written."""
     return _json({"exit_reason": reason, "phase_exit_reasons": dict(phases)})
 
 
 def _link(path: Path, target: str) -> None:
-    """Have a link lead there, from one moment to the next."""
+    """Replace a link atomically."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
@@ -405,13 +405,13 @@ def _json(data: Mapping[str, Any]) -> bytes:
 
 
 def _line(row: Mapping[str, Any]) -> bytes:
-    # surrogates stand for bytes that are not UTF-8, and only escapes can carry them
+    # surrogates stand for bytes that are not UTF-8; only escapes can represent them
     return json.dumps(row, ensure_ascii=True).encode() + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A trial whose proposal is there, and which is now measured."""
+    """A trial that has a proposal and is being measured."""
 
     number: int
     cycle: int
@@ -424,19 +424,19 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class PhaseBegun:
-    """A phase that begins."""
+    """Start of a phase."""
 
     cycle: int
     phase: str
     nth: int
-    """Of its kind, the first being 1."""
+    """Number of this phase among those of its kind, from 1."""
     improved: bool
-    """Whether texts have changed since the run began."""
+    """True if texts have changed since the run began."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseDone:
-    """A phase that is over."""
+    """End of a phase."""
 
     cycle: int
     phase: str
@@ -446,7 +446,7 @@ class PhaseDone:
 
 @dataclass(frozen=True, slots=True)
 class CycleDone:
-    """A cycle that is over."""
+    """End of a cycle."""
 
     cycle: int
     accepted: int
@@ -455,13 +455,13 @@ class CycleDone:
 
 
 class Listener:
-    """Hears nothing; who wants to hear something says so."""
+    """Base class of listeners for progress events; all methods do nothing."""
 
     def run_started(self, run: str, state: State, *, resumed: bool) -> None:
-        """A sitting begins."""
+        """A session begins."""
 
     def taken_up(self, baseline: Trial) -> None:
-        """A run goes on whose baseline is known."""
+        """A run with a known baseline is resumed."""
 
     def phase_started(self, begun: PhaseBegun) -> None:
         """A phase begins."""
@@ -470,41 +470,41 @@ class Listener:
         """A cycle begins."""
 
     def trial_begun(self, begun: Begun) -> None:
-        """A proposal is there."""
+        """A trial has a proposal."""
 
     def trial_done(self, trial: Trial) -> None:
         """A trial has its verdict."""
 
     def phase_done(self, done: PhaseDone) -> None:
-        """A phase is over."""
+        """A phase has ended."""
 
     def cycle_done(self, done: CycleDone) -> None:
-        """A cycle is over."""
+        """A cycle has ended."""
 
 
 class Teller(View):
-    """Hears of steps and tells of trials; what earlier sittings came to is not told again."""
+    """View that reports trials to a listener; those of earlier sessions are not repeated."""
 
     def __init__(self, listener: Listener, journal: Journal) -> None:
         super().__init__(journal)
         self._listener = listener
         self._trials = Trials()
         self._label = ""
-        """The phase that is on, as turns spell it."""
+        """Label of the current phase, as in turns."""
 
     def begin(self, steps: Iterable[StepRecords]) -> None:
-        """Take up the past, silently."""
+        """Read past steps without reporting them."""
         for step in steps:
             self._trials.hear(step)
 
     def closed(self, step: StepRecords) -> None:
-        """Tell of a trial."""
+        """Report a finished trial."""
         trial = self._trials.hear(step)
         if trial is not None:
             self._listener.trial_done(trial)
 
     def on_event(self, event: Event, state: State) -> None:
-        """Besides, tell of phases as they begin and end, and of proposals."""
+        """Report starts and ends of phases, and proposals, besides closed steps."""
         super().on_event(event, state)
         match event:
             case StepOpened():
@@ -520,7 +520,7 @@ class Teller(View):
                     self._taken_up(state)
 
     def _taken_up(self, state: State) -> None:
-        """Of a run that goes on: the baseline, and the cycle and phase that are under way."""
+        """Report the baseline of a resumed run, and the current cycle and phase."""
         if self._trials.rows:
             self._listener.taken_up(self._trials.rows[0])
         if state.open:

@@ -31,27 +31,27 @@ _NOTHING: Mapping[str, object] = {}
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a candidate came to on one split."""
+    """Result of a candidate on one split."""
 
     loss: float | None
-    """None where nothing has an answer."""
+    """None if no rollout has an answer."""
     std: float
-    """Of the means of whole sweeps."""
+    """Standard deviation of the means of whole sweeps."""
     runs: tuple[float, ...]
-    """The mean of each sweep, in order."""
+    """Mean of each sweep, in order."""
     errored: int
-    """Rollouts that infrastructure left without an answer: they count for nothing."""
+    """Number of rollouts without an answer because of infrastructure; they are ignored."""
     failed: int
-    """Rollouts that failed by the candidate's own fault: they count as the worst."""
+    """Number of rollouts failed by the candidate's own fault; they count as the worst."""
     asked: int
     usd: float
     metrics: Mapping[str, float]
-    """The mean of each measure."""
+    """Mean of each measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """What the incumbent is known by."""
+    """Known losses of the incumbent."""
 
     train: float | None = None
     holdout: float | None = None
@@ -62,7 +62,7 @@ class Trial:
     """One row of the record."""
 
     number: int
-    """As `iter-NN` has it: 0 is the baseline."""
+    """Number as in `iter-NN`; 0 is the baseline."""
     step: int
     began: float
     ended: float
@@ -70,66 +70,66 @@ class Trial:
     phase: str
     """`baseline`, `numeric`, `textual` or `demos`."""
     nth: int
-    """Which of its phase, the first being 1."""
+    """Number among the trials of its phase and cycle, from 1."""
     axis: str
-    """What it is about."""
+    """Axis or axes that it changes."""
     about: Mapping[str, object]
-    """How the proposal came about, by its author."""
+    """Details of the proposal from its proposer."""
     why: str
     edits: tuple[Edit, ...]
-    """What was proposed; none where nothing was."""
+    """Proposed edits; empty without a proposal."""
     candidate: str | None
     incumbent: str
-    """What it was held against."""
+    """Candidate that it was compared with."""
     base: int
-    """The trial that made the incumbent."""
+    """Number of the trial that made the incumbent."""
     verdict: Verdict
     train: Swept | None
     holdout: Swept | None
     before: Best
     after: Best
     usd: float
-    """Of the whole trial: rollouts of both splits, the critic and the applier."""
+    """Cost of the whole trial: rollouts of both splits, critic and applier."""
 
     @property
     def accepted(self) -> bool:
-        """Whether the baseline moved; the first one is where it begins."""
+        """True if the baseline changed; the first baseline counts as accepted."""
         return self.phase == BASELINE or self.verdict.outcome == "keep"
 
     @property
     def seconds(self) -> float:
-        """From its first moment to its verdict."""
+        """Duration until the verdict."""
         return max(0.0, self.ended - self.began)
 
     @property
     def label(self) -> str:
-        """As a line has it: `c1/n 2`."""
+        """Short name in lines: `c1/n 2`."""
         return f"c{self.cycle}/{self.phase[:1]} {self.nth}"
 
 
 @dataclass(slots=True)
 class Trials:
-    """Makes trials of steps, in their order."""
+    """Converts closed steps to trials, in order."""
 
     rows: list[Trial] = field(default_factory=list[Trial])
     seed: dict[Purpose, Swept] = field(default_factory=dict[Purpose, Swept])
-    """What the seed came to by the most that was drawn of it, which trial 0 only began."""
+    """Result of the seed by purpose, from the largest number of rollouts."""
     _latest: dict[tuple[str, Purpose], Swept] = field(
         default_factory=dict[tuple[str, Purpose], Swept]
     )
-    """Of each candidate, by the most that was drawn of it."""
+    """Result by candidate and purpose, from the largest number of rollouts."""
     _made: dict[str, int] = field(default_factory=dict[str, int])
-    """The trial that made each incumbent."""
+    """Number of the trial that made each incumbent."""
     _best: Best = field(default_factory=Best)
 
     @property
     def baseline(self) -> Best:
-        """What the seed is known by, from the most that was drawn of it."""
+        """Losses of the seed, from the largest number of rollouts."""
         train, holdout = self.seed.get("screen"), self.seed.get("decide")
         return Best(train and train.loss, holdout and holdout.loss)
 
     def known_of(self, trial: Trial) -> Best:
-        """Losses of the candidate of an accepted trial, by all draws while it led."""
+        """Losses of an accepted trial's candidate, from all rollouts while it was the incumbent."""
         known = trial.after
         for row in self.rows[trial.number + 1 :]:
             known = row.before
@@ -138,11 +138,11 @@ class Trials:
         return known
 
     def swept(self, trial: Trial, purpose: Purpose) -> Swept | None:
-        """The most that was drawn of the candidate of a trial; None where nothing was."""
+        """Result of a trial's candidate with the most rollouts; None without any."""
         return self._latest.get((trial.candidate or "", purpose))
 
     def hear(self, step: StepRecords) -> Trial | None:
-        """The trial that a step is; None for what is none."""
+        """Trial of a closed step; None if the step is no trial."""
         self._learn(step)
         label = step.opened.turn.phase
         cycle = cycle_of(label)
@@ -153,6 +153,7 @@ class Trials:
         train, holdout = _swept(shown, "screen"), _swept(shown, "decide")
         before = self._before(step)
         accepted = label == BASELINE or closed.verdict.outcome == "keep"
+        # trials are numbered in the order in which they closed
         number = len(self.rows)
         after = _moved(before, train, holdout) if accepted else before
         reply = step.proposed.reply if step.proposed else None
@@ -181,13 +182,14 @@ class Trials:
             usd=closed.spend.usd,
         )
         if accepted and closed.candidate is not None:
+            # later trials refer to this one as their base
             self._made[closed.candidate] = number
         self._best = after
         self.rows.append(trial)
         return trial
 
     def _learn(self, step: StepRecords) -> None:
-        """Remember the most that was drawn of each candidate: its first sweep is one of many."""
+        """Store the result with the most rollouts of each candidate; later steps may add more."""
         for shown in step.closed.evaluations:
             swept = _swept([shown], shown.purpose)
             if swept is None or swept.loss is None:
@@ -200,11 +202,11 @@ class Trials:
                     self.seed[shown.purpose] = swept
 
     def _before(self, step: StepRecords) -> Best:
-        """What is known of the incumbent: by this step's own look at it, else by an earlier one."""
+        """Losses of the incumbent, from this step's own rollouts if there are any."""
         closed = step.closed
         shown = [e for e in closed.evaluations if e.candidate == closed.incumbent]
         if closed.incumbent == closed.candidate:
-            return Best()  # the baseline is held against nothing
+            return Best()  # the baseline is compared with nothing
         return _moved(self._best, _swept(shown, "screen"), _swept(shown, "decide"))
 
 
@@ -252,27 +254,27 @@ HEADER = (
     *("accepted", "trial_usd", "duration_sec"),
 )
 NONE = "—"
-"""What a row of the table has where a column does not apply."""
+"""Text of a column that does not apply."""
 
 PENALTIES: Mapping[str, str] = {"usd": "cost_per_usd", "seconds": "latency_per_sec"}
-"""What is charged, by the measure that it is charged for."""
+"""Penalty by the measure that is penalized."""
 
 DIGITS = 6
-"""Of a loss: what is beyond them is rounding."""
+"""Decimal places of a loss; further ones are rounding errors."""
 
 
 def stamp(t: float) -> str:
-    """A moment as these files write it."""
+    """Format a time stamp for these files."""
     return datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def candidate_path(number: int) -> str:
-    """Where the candidate of a trial lies, if it was accepted."""
+    """Path of a trial's candidate, if it was accepted."""
     return f"candidates/iter-{number:02}.yaml"
 
 
 def row_of(trial: Trial, weights: Mapping[str, float], objective: Objective) -> dict[str, Any]:
-    """All that is to be known of a trial."""
+    """Row of `trials.jsonl`."""
     return {
         "trial_id": trial.number,
         "timestamp": stamp(trial.began),
@@ -330,7 +332,7 @@ def _split(
 
 
 def decision_of(trial: Trial) -> dict[str, Any]:
-    """Why it was accepted or not, with the figures that it was by."""
+    """Verdict of a trial with the numbers behind it."""
     numbers, verdict = trial.verdict.numbers, trial.verdict
     told: dict[str, Any] = {"accepted": trial.accepted, "outcome": verdict.outcome}
     if trial.phase == BASELINE:
@@ -340,6 +342,7 @@ def decision_of(trial: Trial) -> dict[str, Any]:
     gain, noise = numbers.get("gain"), numbers.get("noise_bar")
     held = None if regression is None or bar is None else within(regression, bar)
     improvement = gain
+    # without a noise bar, the improvement is the difference of the train means
     if noise is None:
         loss, best = trial.train.loss if trial.train else None, trial.before.train
         improvement = None if loss is None or best is None else best - loss
@@ -378,7 +381,7 @@ def _study(trial: Trial) -> dict[str, Any]:
 
 
 def csv_of(trials: Sequence[Trial]) -> str:
-    """The whole table, for plotting."""
+    """Content of `trajectory.csv`."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)

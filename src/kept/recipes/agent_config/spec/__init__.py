@@ -1,1 +1,1 @@
-"""The models of agent.yaml."""
+"""Schemas of agent.yaml."""

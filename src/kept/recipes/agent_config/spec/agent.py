@@ -22,7 +22,7 @@ Level = Literal["low", "medium", "high", "max"]
 
 
 class ObservabilitySpec(SpecModel):
-    """Where a deployed agent would send its telemetry."""
+    """Telemetry of a deployed agent; not used."""
 
     enabled: bool = False
     service_name: str | None = None
@@ -34,7 +34,7 @@ class ObservabilitySpec(SpecModel):
 
 
 class DeploymentSpec(SpecModel):
-    """How an agent would be deployed."""
+    """Deployment of an agent; not used."""
 
     runtime: str | None = None
     registry: Loose | None = None
@@ -47,7 +47,7 @@ class DeploymentSpec(SpecModel):
 
 
 class EngineSpec(SpecModel):
-    """What the engines of both makers may be told; `max_turns` and `effort` are used."""
+    """Settings common to the engines of both makers; `max_turns` and `effort` are used."""
 
     max_turns: Count | None = None
     effort: Level | None = None
@@ -64,13 +64,13 @@ class EngineSpec(SpecModel):
 
 
 class OpenAISpec(EngineSpec):
-    """What the engine of OpenAI may be told."""
+    """Settings of OpenAI's engine."""
 
     permissions: Loose | None = None
 
 
 class ClaudeSpec(EngineSpec):
-    """What the engine of Anthropic may be told."""
+    """Settings of Anthropic's engine."""
 
     working_directory: str | None = None
     permission_mode: Literal["manual", "acceptEdits", "acceptAll"] = "manual"
@@ -94,34 +94,34 @@ def _format(value: object) -> object:
 
 
 class InstructionsSpec(SpecModel):
-    """What the agent is told before anything else."""
+    """Instructions of the agent: its system prompt."""
 
     file: Words | None = None
     inline: Words | None = None
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """One text."""
+        """Report a missing or second source of the text."""
         fault = one_of(said, ("file", "inline"))
         if fault:
             yield fault
 
 
 class ExecutionSpec(SpecModel):
-    """How test cases are run."""
+    """Settings for running test cases."""
 
     file_timeout: Seconds = 30
     llm_timeout: Seconds = 60
-    """For one exchange with the agent."""
+    """Time limit in seconds of one exchange with the agent."""
     download_timeout: Seconds = 30
     cache_enabled: bool = True
     cache_dir: Words = ".holodeck/cache"
     cache_directory: Words | None = None
-    """Carried: a published HoloDeck sample spells `cache_dir` so."""
+    """Not used: a published HoloDeck sample has this name for `cache_dir`."""
     verbose: bool = False
     quiet: bool = False
     parallel_test_cases: Count | None = None
-    """Cases in flight at once; None leaves it to whoever runs them."""
+    """Number of concurrent cases; None for the caller's default."""
 
 
 class AgentSpec(SpecModel):
@@ -133,7 +133,7 @@ class AgentSpec(SpecModel):
     model: LlmSpec
     instructions: InstructionsSpec
     response_format: Annotated[Loose | str | None, BeforeValidator(_format)] = None
-    """A JSON schema, or the path of one."""
+    """JSON schema, or the path of a file with one."""
     tools: Annotated[tuple[AnyToolSpec, ...], Field(strict=False, max_length=MAX_TOOLS)] = ()
     evaluations: EvaluationsSpec | None = None
     test_cases: (
@@ -143,7 +143,7 @@ class AgentSpec(SpecModel):
     execution: ExecutionSpec = ExecutionSpec()
     embedding_provider: LlmSpec | None = None
     prompts: Below | None = None
-    """A folder whose files stand for Kept's own prompts of judges; HoloDeck has no such key."""
+    """Folder with files that replace Kept's prompts for judges; not a key of HoloDeck."""
     observability: ObservabilitySpec | None = None
     deployment: DeploymentSpec | None = None
     claude: ClaudeSpec | None = None
@@ -151,34 +151,34 @@ class AgentSpec(SpecModel):
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Cases from one place."""
+        """Report cases from two sources."""
         if said.get("test_cases") is not None and said.get("test_cases_file") is not None:
             yield "give `test_cases` or `test_cases_file`, not both"
 
     @property
     def metrics(self) -> tuple[AnyMetricSpec, ...]:
-        """What cases without metrics of their own are measured by."""
+        """Metrics for cases without metrics of their own."""
         return self.evaluations.metrics if self.evaluations else ()
 
     def judge_of(self, metric: AnyMetricSpec) -> LlmSpec:
-        """The model that a metric asks: its own, else the one of all metrics, else the agent's."""
+        """Model of a metric: its own, else that of all metrics, else the agent's."""
         shared = self.evaluations.model if self.evaluations else None
         return getattr(metric, "model", None) or shared or self.model
 
     @property
     def max_turns(self) -> int:
-        """Replies of the model to one thing that is said to it, at most."""
+        """Largest number of model replies to one message."""
         return next((e.max_turns for e in self._engines if e.max_turns), _DEFAULT_TURNS)
 
     @property
     def effort(self) -> Effort | None:
-        """How long the model should think; what others call `max` is `high` here."""
+        """Effort of the model's thinking; the `max` of other tools is `high` here."""
         for engine in self._engines:
             return "high" if engine.effort == "max" else engine.effort
         return None
 
     @property
     def _engines(self) -> tuple[EngineSpec, ...]:
-        """What is said of the engine of the model's maker."""
+        """Settings of the engine for the model's provider."""
         engine = self.claude if self.model.provider == "anthropic" else self.openai
         return (engine,) if engine else ()

@@ -1,4 +1,4 @@
-"""The test cases of an agent: from its agent.yaml or from a file beside it, each with a name."""
+"""Test cases of an agent, from its agent.yaml or a separate file, each with a name."""
 
 import json
 import re
@@ -25,28 +25,28 @@ KEY = "test_cases"
 FILE = ("test_cases_file",)
 
 OPTIMIZER: Loc = ("evaluations", "optimizer")
-"""Where an agent.yaml says how it is tuned, and may name files of cases."""
+"""Location in an agent.yaml of the tuning settings, which may name case files."""
 
 
 _ROW = re.compile(rf"^{KEY}\[(\d+)\]")
-"""How the path of a problem begins that is one row's."""
+"""Prefix of problem paths that belong to one row."""
 
 _STAND_IN = {"input": "?"}
-"""What is read in the place of a row that is no case, so that the others keep their numbers."""
+"""Placeholder for an invalid row, so that the other rows keep their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenCase:
-    """A row of a file that is no case."""
+    """An invalid row of a case file."""
 
     number: int
-    """Which row, from 0."""
+    """Index of the row, from 0."""
     name: str
     problems: tuple[Problem, ...]
 
     @property
     def why(self) -> str:
-        """All that is wrong with it."""
+        """All problems of the row in one line."""
         return "; ".join(map(str, self.problems))
 
 
@@ -65,17 +65,17 @@ def read_case_file(
     call: str = "case",
     lenient: bool = False,
 ) -> tuple[tuple[TestCaseSpec, ...], tuple[BrokenCase, ...]]:
-    """The cases of a file that a place names; what is wrong is reported, every row of it.
+    """Read the cases of a file; problems of all rows are reported.
 
-    `call` is what a case without a name is called, with its number. Where it is lenient and some
-    rows are cases, the others are handed back in place of a report.
+    `call` is the prefix of generated names. With `lenient`, if some rows are valid, the
+    invalid ones are returned instead of reported.
     """
     path = source.folder / name
     document = _document(source, path, name, loc)
     if document is None:
         return (), ()
     file = Source(path, document)
-    file.folder = source.folder  # paths in it begin where those of the agent.yaml do
+    file.folder = source.folder  # paths in it are relative to the agent.yaml
     unset = fill_in(file)
     lay_under(file, config)
     cases = _read(file, call)
@@ -92,7 +92,7 @@ def read_case_file(
 def read_split_files(
     source: Source, config: Config, *, lenient: bool = False
 ) -> tuple[dict[Split, tuple[TestCaseSpec, ...]], tuple[BrokenCase, ...]]:
-    """The cases of the files that `optimizer` names, by split; problems are reported."""
+    """Cases of the files that `optimizer` names, by split; problems are reported."""
     splits: dict[Split, tuple[TestCaseSpec, ...]] = {}
     broken: list[BrokenCase] = []
     first: dict[str, Split] = {}
@@ -108,6 +108,7 @@ def read_split_files(
             if case.name in first:
                 message = f"the name `{case.name}` stands in the {first[case.name]} cases too"
                 source.report(loc, message, "give each case to one of them")
+            # a name may be in one split only: no case may decide on itself
             first.setdefault(case.name or "", split)
         splits[split] = cases
         broken += (replace(one, number=rows + one.number) for one in bad)
@@ -116,7 +117,7 @@ def read_split_files(
 
 
 def split_name(file: str, split: Split) -> str:
-    """What cases without a name are called: two files would both have a `case-1`."""
+    """Prefix of generated names; without the split, two files would both have a `case-1`."""
     stem = Path(file).stem
     return stem if split in stem else f"{stem}-{split}"
 
@@ -127,13 +128,13 @@ def _read(file: Source, call: str) -> tuple[TestCaseSpec, ...]:
 
 
 def _apart(file: Source, call: str) -> tuple[tuple[TestCaseSpec, ...], tuple[BrokenCase, ...]]:
-    """Rows that are cases, and those that are not; nothing where it is not rows that are wrong."""
+    """Valid and invalid rows; both empty if other problems than invalid rows exist."""
     rows = cast("list[object]", cast("dict[str, Any]", file.data).get(KEY))
     given: dict[int, object] = {}
     problems: list[Problem] = []
     cases: tuple[TestCaseSpec, ...] = ()
     while file.problems:
-        # once a row is in order, more may be found of others: names that stand twice
+        # once a row is replaced, checks across rows may find more, such as duplicate names
         problems += file.problems
         found = {_row(problem) for problem in file.problems} - given.keys()
         if None in found or not found or len(given) + len(found) >= len(rows):
@@ -163,7 +164,7 @@ def _row(problem: Problem) -> int | None:
 def named(
     source: Source, cases: Sequence[TestCaseSpec], call: str = "case"
 ) -> tuple[TestCaseSpec, ...]:
-    """The cases with a name each; names that stand twice, and files that are gone, are reported."""
+    """Give each case a name; report duplicate names and missing files."""
     first: dict[str, int] = {}
     for number, case in enumerate(cases):
         _check_files(source, (KEY, number), case)
@@ -179,6 +180,7 @@ def named(
         if case.name:
             made.append(case)
             continue
+        # generated names must not collide with given ones
         name = f"{call}-{number}"
         while name in first:
             name += "'"
@@ -195,7 +197,7 @@ def _check_files(source: Source, loc: Loc, case: TestCaseSpec) -> None:
 
 
 def _document(source: Source, path: Path, name: str, loc: Loc) -> Document | None:
-    """A file as if its list of cases stood below the key that an agent.yaml has for them."""
+    """Read a file, with a plain list of cases moved below the key of an agent.yaml."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         document = _of_json(text) if path.suffix == ".json" else read_yaml(text)
@@ -218,6 +220,7 @@ def _document(source: Source, path: Path, name: str, loc: Loc) -> Document | Non
     if data is not None and not isinstance(data, list):
         source.report(loc, f"`{name}` is {kind_of(data)}, not a list of cases")
         return None
+    # a plain list: move values, lines and duplicates below `test_cases`
     return Document(
         {KEY: cast("object", data) or []},
         {(KEY, *at): line for at, line in document.lines.items()},
@@ -234,7 +237,7 @@ def _of_json(text: str) -> Document:
     except ValueError as error:
         raise YamlFault(1, str(error)) from error
     try:
-        # nearly all JSON is YAML too, and that says where things stand
+        # nearly all JSON is also YAML, whose reader knows the lines of values
         lines = read_yaml(text).lines
     except YamlFault:
         lines = {}

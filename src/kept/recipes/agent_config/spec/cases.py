@@ -1,4 +1,4 @@
-"""What a test case of an agent may say."""
+"""Schema of an agent's test case."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -20,7 +20,7 @@ _MATCHERS = ("fuzzy", "regex")
 
 
 def _matcher(value: object) -> object:
-    """A literal value, or one of the two mappings that say how it is looked at."""
+    """Parse an argument: a literal value, or a mapping with one of the matchers."""
     given = dict_in(value)
     said = next((key for key in _MATCHERS if key in given), None)
     if said is not None:
@@ -41,19 +41,19 @@ def _said_matcher(given: Mapping[str, object], kind: str) -> object:
 
 
 def _named(value: object) -> object:
-    # the name of a tool stands for a mapping that says no more
+    # the plain name of a tool is short for a mapping with only the name
     return {"name": value} if isinstance(value, str) else value
 
 
 class ArgumentSpec(SpecModel):
-    """What an argument of a call should be."""
+    """Expected value of an argument."""
 
     kind: Literal["literal", "fuzzy", "regex"]
     value: Any
 
 
 class ExpectedToolSpec(SpecModel):
-    """A tool that should be used."""
+    """A tool call that is expected."""
 
     name: Words
     args: dict[str, Annotated[ArgumentSpec, BeforeValidator(_matcher)]] = Field(
@@ -61,11 +61,11 @@ class ExpectedToolSpec(SpecModel):
     )
     count: Count = 1
     match: Literal["exact", "contains"] = "exact"
-    """Whether a tool is meant whose name has this one in it; Kept's own addition."""
+    """With `contains`, part of a tool's name is enough; not a key of HoloDeck."""
 
 
 class FileSpec(SpecModel):
-    """A file that is shown to the agent with what is said."""
+    """A file that is attached to a message for the agent."""
 
     path: Words | None = None
     url: Words | None = None
@@ -78,7 +78,7 @@ class FileSpec(SpecModel):
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """One place."""
+        """Report a missing or second source."""
         fault = one_of(said, ("path", "url"))
         if fault:
             yield fault
@@ -91,7 +91,7 @@ Files = Annotated[tuple[FileSpec, ...], Field(strict=False, max_length=MAX_FILES
 
 
 class TurnSpec(SpecModel):
-    """One thing that is said to the agent, and what is expected of it then."""
+    """One message to the agent, and what is expected of its answer."""
 
     input: Words
     ground_truth: Words | None = None
@@ -100,16 +100,16 @@ class TurnSpec(SpecModel):
     retrieval_context: Texts | None = None
     evaluations: Metrics | None = None
     turn_config: Loose | None = None
-    """Handed to graders as it stands."""
+    """Passed to graders unchanged."""
 
 
 _OF_ONE_TURN = ("input", "ground_truth", "expected_tools", "files", "retrieval_context")
 
 
 class TestCaseSpec(SpecModel):
-    """One conversation: of one turn, or of several."""
+    """One conversation, of one or several turns."""
 
-    __test__ = False  # pytest takes it for a test
+    __test__ = False  # keeps pytest from collecting the class
 
     name: Words | None = None
     input: Words | None = None
@@ -122,7 +122,7 @@ class TestCaseSpec(SpecModel):
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """What belongs to turns stands in them."""
+        """Report keys beside `turns` that belong into them."""
         if said.get("turns", ()) is None and said.get("input", "") is None:
             yield "give `input`, or `turns`"
         if said.get("turns"):
@@ -132,7 +132,7 @@ class TestCaseSpec(SpecModel):
 
     @cached_property
     def exchanges(self) -> tuple[TurnSpec, ...]:
-        """Its turns, of which a case without any is one."""
+        """Turns of the case; a case without `turns` has exactly one."""
         if self.turns is not None:
             return self.turns
         said = {key: getattr(self, key) for key in _OF_ONE_TURN}

@@ -27,11 +27,11 @@ from kept.spec.yaml import Loc, YamlFault, read_yaml
 AuthProvider = Literal["api_key", "oauth_token", "bedrock", "vertex", "foundry", "custom"]
 
 NEVER_ASKED = ("oauth_token", "bedrock", "vertex", "foundry")
-"""Ways to be let in by Anthropic that Kept has not; it sends a key."""
+"""Authentication methods of Anthropic that Kept does not support; it uses a key."""
 
 
 class LlmDefaults(SpecModel):
-    """What a config.yaml says of a provider, for the models that do not say it themselves."""
+    """Defaults of a provider in a config.yaml, for models that do not set the values."""
 
     provider: Annotated[Text, AfterValidator(check_provider)]
     name: Text | None = None
@@ -40,22 +40,22 @@ class LlmDefaults(SpecModel):
     top_p: Annotated[Finite, Field(ge=0, le=1)] | None = None
     endpoint: Text | None = None
     api_key: Annotated[Text | None, BeforeValidator(reference)] = None
-    """`${NAME}`; by default the variable that the provider is known by."""
+    """`${NAME}`; by default the provider's usual variable."""
     api_version: Text | None = None
     auth_provider: AuthProvider | None = None
 
 
 class LlmSpec(LlmDefaults):
-    """One model: where it is and how it is asked."""
+    """One model: its address and settings."""
 
-    # not in a dump where nobody sets it, of which the hashes of runs are made
+    # excluded from dumps if unset, as hashes of runs are made from dumps
     cache: Annotated[bool | None, Field(exclude_if=lambda given: given is None)] = None
-    """Whether replies are cached for other runs; by default for the critic and the applier."""
+    """True to cache replies for other runs; the default is True for critic and applier only."""
     name: Text  # pyright: ignore[reportGeneralTypeIssues, reportIncompatibleVariableOverride] # frozen, and narrower
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """What a provider needs, or has no use for."""
+        """Report missing keys, and keys of other providers."""
         provider = said.get("provider")
         if provider == "azure_openai" and said.get("endpoint", "") is None:
             yield "`endpoint` is missing: it says where your Azure resource is"
@@ -72,10 +72,10 @@ class LlmSpec(LlmDefaults):
     def config(
         self, folder: Path, *, timeout: float = 300.0, effort: Effort | None = None
     ) -> ModelConfig:
-        """The same for those who call it; paths begin in a folder."""
+        """Config for connecting to the model; paths are relative to `folder`."""
         address = self.endpoint
         if address is not None and self.provider == "ollama":
-            # what others call its endpoint is the server; chat is spoken below
+            # in other tools, Ollama's endpoint is the server, without the path of the chat API
             bare = not urlsplit(address).path.strip("/")
             address = f"{address.rstrip('/')}/v1" if bare else address
         return ModelConfig(
@@ -96,26 +96,26 @@ class LlmSpec(LlmDefaults):
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What an agent is told before anything else, and what is said about that text."""
+    """Instructions of an agent, with the metadata of their front matter."""
 
     text: str
     version: str
-    """As its head says, else made of its content."""
+    """Version of the front matter; else derived from the content."""
     about: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Author, description, tags and what else the head says."""
+    """Other fields of the front matter, such as author, description and tags."""
 
 
 class Texts:
-    """Reads files by the names that an agent.yaml has for them."""
+    """Reads text files by the names in an agent.yaml."""
 
     def __init__(self, source: Source, given: Mapping[str, str]) -> None:
         self._source = source
         self._given = given
         self.read: dict[str, str] = {}
-        """Those inside the folder, by their relative paths."""
+        """Texts of files inside the folder, by relative path."""
 
     def get(self, loc: Loc, name: str) -> str | None:
-        """The text of a file; None, and a report, where it cannot be had."""
+        """Text of a file; None, and a report, if it is not available."""
         path = clean(name)
         text = self._given[path] if path in self._given else self._from_disk(loc, name)
         if text is not None and is_safe_path(path):
@@ -135,12 +135,12 @@ class Texts:
 
 
 def clean(name: str) -> str:
-    """A path without what it does not need: `./a.md` is `a.md`."""
+    """Normalize a path: `./a.md` becomes `a.md`."""
     return Path(name).as_posix()
 
 
 def check_there(source: Source, loc: Loc, name: str, *, folder: bool = False) -> None:
-    """Report a file that is named and is not there; `folder` says that it may be one."""
+    """Report a named file that is missing; `folder` also allows folders and patterns."""
     path = source.folder / name
     if folder and any(sign in name for sign in "*?["):
         if not any(source.folder.glob(name)):
@@ -152,7 +152,7 @@ def check_there(source: Source, loc: Loc, name: str, *, folder: bool = False) ->
 
 
 def instructions_of(source: Source, name: str, text: str) -> Instructions:
-    """The text of a file without its head; a head that is not YAML is reported."""
+    """Text of a file without its front matter; front matter that is no YAML is reported."""
     head, body = _split(text)
     about: dict[str, Any] = {}
     if head is not None:
@@ -167,19 +167,19 @@ def instructions_of(source: Source, name: str, text: str) -> Instructions:
         if is_dict(data):
             about = data
         else:
-            # prose between two rules
+            # text between two horizontal rules
             body = text
     version = about.pop("version", None)
     return Instructions(body, _auto(body) if version is None else str(version), about)
 
 
 def inline_of(text: str) -> Instructions:
-    """A text that stands in the agent.yaml itself."""
+    """Instructions whose text is in the agent.yaml itself."""
     return Instructions(text, _auto(text))
 
 
 def _split(text: str) -> tuple[str | None, str]:
-    """What stands between two lines of dashes at the top, and the rest."""
+    """Split into front matter, if any, and the rest."""
     lines = text.splitlines(keepends=True)
     if not lines or lines[0].rstrip() != "---":
         return None, text
@@ -194,7 +194,7 @@ def _auto(text: str) -> str:
 
 
 def not_blank(text: str) -> str:
-    """A text that says something."""
+    """Refuse a blank text."""
     if not text.strip():
         raise ValueError("blank, where a text was expected")
     return text
@@ -208,14 +208,14 @@ def _below(text: str) -> str:
 
 Words = Annotated[Text, AfterValidator(not_blank)]
 Below = Annotated[Text, AfterValidator(_below)]
-"""A path below the folder of the agent."""
+"""A path below the agent's folder."""
 Share = Annotated[Finite, Field(ge=0, le=1)]
 Loose = dict[str, Any]
-"""A mapping that is carried as it stands."""
+"""A mapping that is kept unchanged."""
 
 
 def one_of(said: Mapping[str, Any], keys: Sequence[str]) -> str | None:
-    """What is wrong where just one of some keys should be there; None when it is."""
+    """Problem unless exactly one of some keys is given; None if it is."""
     if not set(keys) <= said.keys():
         return None
     given = [key for key in keys if said[key] is not None]

@@ -27,26 +27,26 @@ from kept.spec.validate import SpecModel, said, validate
 from kept.spec.yaml import Loc, YamlFault, read_yaml
 
 CARRIED = ("deployment", "observability")
-"""Parts that nobody here runs: their variables need not be set."""
+"""Parts that Kept does not use: their variables need not be set."""
 
 _SECRET = re.compile(
     r"env|headers|connection_string|(.*_)?(api_key|secret|password|token|credentials?)"
 )
-"""Keys whose values, and all that is in them, may be secrets."""
+"""Keys whose values, including nested ones, may be secrets."""
 
 
 def may_be_secret(loc: Loc) -> bool:
-    """Whether what stands at a place is left for its user to fill in."""
+    """True if the value at a location may be a secret, and is resolved only when used."""
     return any(isinstance(part, str) and _SECRET.fullmatch(part) for part in loc)
 
 
 def shown_settings(overrides: Sequence[str]) -> list[str]:
-    """What was set besides a file and may be written down: no secrets, but the names of some."""
+    """Command-line settings without possible secrets; references to secrets are included."""
     return [given for given in overrides if not _hides(given)]
 
 
 def hidden_settings(overrides: Sequence[str]) -> list[str]:
-    """The keys of the others, which a resume must be given again."""
+    """Keys of settings with possible secrets, which a resume must be given again."""
     return [split_override(given)[0] for given in overrides if _hides(given)]
 
 
@@ -54,7 +54,7 @@ def _hides(given: str) -> bool:
     try:
         loc, value = set_by(given)
     except YamlFault:
-        return False  # which is told as a problem of its own
+        return False  # reported as a separate problem
     below = dict(_places(value, loc))
     return any(
         may_be_secret(at)
@@ -65,7 +65,7 @@ def _hides(given: str) -> bool:
 
 
 def _places(value: object, loc: Loc) -> Iterator[tuple[Loc, object]]:
-    """Every single value of one, with its place."""
+    """Yield every scalar inside a value, with its location."""
     if isinstance(value, Mapping):
         for key, inner in cast("Mapping[str, object]", value).items():
             yield from _places(inner, (*loc, str(key)))
@@ -77,14 +77,14 @@ def _places(value: object, loc: Loc) -> Iterator[tuple[Loc, object]]:
 
 
 def fill_in(source: Source) -> set[str]:
-    """Put in what the environment has, and report what it has not; the places of the latter."""
+    """Resolve variables from the environment; report unset ones and return their locations."""
     before = len(source.problems)
     _filled(source, source.data, ())
     return {problem.path for problem in source.problems[before:]}
 
 
 def _filled(source: Source, value: object, loc: Loc) -> object:
-    """A value with its variables filled in; mappings and lists are changed where they are."""
+    """Value with its variables resolved; mappings and lists are changed in place."""
     if isinstance(value, str):
         return _text(source, value, loc) if "${" in value else value
     if loc[:1] in [(name,) for name in CARRIED]:
@@ -110,7 +110,7 @@ def _text(source: Source, text: str, loc: Loc) -> object:
 
 
 def _plain(text: str) -> object:
-    """What a text without quotes means, as if it had stood in the file."""
+    """Parse an unquoted text as YAML, as if it were written in the file."""
     try:
         value = read_yaml(text).data
     except YamlFault:
@@ -119,7 +119,7 @@ def _plain(text: str) -> object:
 
 
 def uses_of(value: object, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
-    """Every variable that values name, each with its place."""
+    """Yield every variable in a value, with its location."""
     pairs: Any = ()
     if isinstance(value, str):
         for name in REFERENCE.findall(value) if "${" in value else ():
@@ -133,7 +133,7 @@ def uses_of(value: object, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
 
 
 def filled(value: Any) -> Any:  # noqa: ANN401 # any value of YAML
-    """What may be a secret, filled in: only for the one who is about to use it."""
+    """Resolve variables that may be secrets; call it only directly before their use."""
     if isinstance(value, str):
         return expand(value)
     if isinstance(value, Mapping):
@@ -145,7 +145,7 @@ def filled(value: Any) -> Any:  # noqa: ANN401 # any value of YAML
 
 
 def tell_once(source: Source, unset: Iterable[str]) -> None:
-    """Leave out what else was said of values whose variables are not set."""
+    """Drop other problems of values whose variables are not set."""
     places = set(unset)
     source.problems[:] = [
         problem
@@ -155,10 +155,10 @@ def tell_once(source: Source, unset: Iterable[str]) -> None:
 
 
 def without_secrets(problem: Problem) -> Problem:
-    """A problem that can be shown: a secret that got into the wrong place is taken out."""
+    """Problem without secrets that its message may quote."""
     message = problem.message
     for value in settings.secrets():
-        # a message shows the beginning of a long text
+        # a message quotes the beginning of a long text
         message = message.replace(value, "[secret]").replace(value[:60], "[secret]")
     return Problem(problem.where, problem.path, message, problem.hint)
 
@@ -166,15 +166,15 @@ def without_secrets(problem: Problem) -> Problem:
 NAMES = ("config.yaml", "config.yml")
 
 _MODELS = ("model", "embedding_provider", "reranker_model", "context_model")
-"""Keys that hold a model."""
+"""Keys whose value is a model."""
 _FREE = ("turn_config", "parameters", "response_format", "optimizer", "args")
-"""Keys that hold what they like."""
+"""Keys with free content."""
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _SAME = {"postgresql": "postgres"}
 
 
 class VectorstoreSpec(SpecModel):
-    """A database that tools name."""
+    """A vector database that tools name."""
 
     provider: Words
     connection_string: Words | None = None
@@ -182,7 +182,7 @@ class VectorstoreSpec(SpecModel):
 
 
 class ConfigSpec(SpecModel):
-    """A whole config.yaml."""
+    """Schema of config.yaml."""
 
     providers: dict[str, LlmDefaults] | None = None
     vectorstores: dict[str, VectorstoreSpec] | None = None
@@ -194,20 +194,20 @@ class ConfigSpec(SpecModel):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the config files say together, and where each value stands."""
+    """Merged values of the config files, with the location of each."""
 
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     where: Mapping[Loc, str] = field(default_factory=dict[Loc, str])
     problems: tuple[Problem, ...] = ()
 
     def said_at(self, loc: Loc) -> str:
-        """`file:line` of a value, or of what holds it."""
+        """`file:line` of a value, or of its nearest parent."""
         sizes = range(len(loc), 0, -1)
         return next((self.where[loc[:n]] for n in sizes if loc[:n] in self.where), "config.yaml:1")
 
 
 def read_config(folder: Path) -> Config:
-    """What holds for an agent in a folder; its problems are in it."""
+    """Read the config for an agent in a folder; its problems are included."""
     data: dict[str, Any] = {}
     where: dict[Loc, str] = {}
     problems: list[Problem] = []
@@ -226,17 +226,17 @@ def read_config(folder: Path) -> Config:
 
 
 def _source(file: Path) -> Source | None:
-    """A config file; None for one that says nothing, which is no mistake here."""
+    """Read a config file; None for an empty file, which is allowed."""
     try:
         if read_yaml(file.read_text(encoding="utf-8-sig")).data is None:
             return None
     except (UnicodeDecodeError, YamlFault, OSError):
-        pass  # told below
+        pass  # reported by read_source
     return read_source(file)
 
 
 def _merge(into: dict[str, Any], source: Source, loc: Loc, where: dict[Loc, str]) -> None:
-    """Lay a source over what is there, mapping by mapping."""
+    """Merge a source over existing values, mapping by mapping."""
     for key, value in cast("dict[str, Any]", said(source, loc)).items():
         here = (*loc, key)
         where[here] = source.where(here)
@@ -259,18 +259,18 @@ def _below(value: object, loc: Loc) -> Iterator[Loc]:
 
 
 def lay_under(source: Source, config: Config) -> None:
-    """Put under an agent.yaml, or a file of its cases, what it does not say itself."""
+    """Add defaults from the config to an agent.yaml, or to a file of its cases."""
     data = cast("dict[str, Any]", source.data)
     own = data.get("model")
     for loc, block in _blocks(data, ()):
         _lay_model(source, loc, block, config)
         if loc[0] == "tools" and "provider" not in block and is_dict(own):
-            # a tool may say only what is different from the agent's own model
+            # a tool may give only the differences from the agent's own model
             _put_all(source, loc, block, own, source.where(("model",)))
 
 
 def lay_agent(source: Source, config: Config) -> None:
-    """The same for what only an agent.yaml has: execution, databases by name, servers."""
+    """Add defaults that only an agent.yaml has: execution, databases by name, servers."""
     lay_under(source, config)
     data = cast("dict[str, Any]", source.data)
     _lay_execution(source, data, config)
@@ -286,7 +286,7 @@ def lay_agent(source: Source, config: Config) -> None:
 
 
 def lend(source: Source, lender: Source) -> None:
-    """Put under an agent that works for another what it does not say: its model, how it is run."""
+    """Add defaults from another agent to a helper agent: its model and execution."""
     data = cast("dict[str, Any]", source.data)
     for part in ("model", "execution"):
         given, own = said(lender, (part,)), data.get(part)
@@ -297,7 +297,7 @@ def lend(source: Source, lender: Source) -> None:
 
 
 def _blocks(value: object, loc: Loc) -> Iterator[tuple[Loc, dict[str, Any]]]:
-    """Every mapping that names a model, and where it stands."""
+    """Yield every mapping of a model, with its location."""
     if is_list(value):
         for number, item in enumerate(value):
             yield from _blocks(item, (*loc, number))
@@ -372,7 +372,7 @@ def _lay_execution(source: Source, data: dict[str, Any], config: Config) -> None
 
 
 def _of_environment(key: str, text: str) -> object:
-    """What a variable means for a key."""
+    """Value of an environment variable for a key."""
     kind = ExecutionSpec.model_fields[key].annotation
     if kind is bool:
         low = text.lower()

@@ -1,4 +1,4 @@
-"""What the answers of an agent are measured by."""
+"""Schema of the metrics of an agent."""
 
 import re
 from typing import Annotated, Literal, cast
@@ -34,7 +34,7 @@ _TOLD_BY = {"metric_type": "rag", "criteria": "geval", "grader": "code"}
 
 
 def _kind(value: object) -> object:
-    """A metric that does not say its type, with the one that its keys tell."""
+    """Add the type to a metric that has none, as its keys suggest."""
     if not is_dict(value) or "type" in value:
         return cast("object", value)
     kind = next((kind for key, kind in _TOLD_BY.items() if key in value), "standard")
@@ -56,25 +56,25 @@ def _path(text: str) -> str:
 
 
 class MetricSpec(SpecModel):
-    """What all metrics have in common."""
+    """Fields common to all metrics."""
 
     enabled: bool = True
     fail_on_error: bool = False
-    """Whether a case fails where the metric itself does."""
+    """True if a case fails when the metric itself fails."""
 
     @property
     def is_judged(self) -> bool:
-        """True where a model is asked for its opinion."""
+        """True if a model judges."""
         return True
 
     @property
     def function(self) -> str:
-        """The function of the user's that grades, `module:function`; empty where none does."""
+        """User's grading function, `module:function`; empty if there is none."""
         return ""
 
 
 class StandardMetricSpec(MetricSpec):
-    """One of those that come with Kept."""
+    """A metric that comes with Kept."""
 
     type: Literal["standard"]
     metric: Standard
@@ -92,16 +92,16 @@ class StandardMetricSpec(MetricSpec):
     accept_percent: bool = False
     accept_thousands_separators: bool = False
     response_path: Annotated[Words, AfterValidator(_path)] | None = None
-    """Which part of an answer that is JSON is measured, as in `a.b[0].c`."""
+    """Part of a JSON answer that is measured, as in `a.b[0].c`."""
 
     @property
     def key(self) -> str:
-        """What its scores are called."""
+        """Name of its scores."""
         return self.metric
 
     @property
     def is_judged(self) -> bool:
-        """True for those that only a model can tell."""
+        """True for metrics that need a model's judgement."""
         return self.metric in ("groundedness", "relevance", "coherence", "fluency")
 
 
@@ -121,12 +121,12 @@ class GEvalMetricSpec(MetricSpec):
 
     @property
     def key(self) -> str:
-        """What its scores are called."""
+        """Name of its scores."""
         return self.name
 
 
 class RagMetricSpec(MetricSpec):
-    """How well what was found was used, or was found."""
+    """Quality of the retrieved passages, or of their use."""
 
     type: Literal["rag"]
     metric_type: Rag
@@ -136,12 +136,12 @@ class RagMetricSpec(MetricSpec):
 
     @property
     def key(self) -> str:
-        """What its scores are called."""
+        """Name of its scores."""
         return self.metric_type
 
 
 class CodeMetricSpec(MetricSpec):
-    """A function of yours."""
+    """A grading function of the user."""
 
     type: Literal["code"]
     grader: Annotated[Words, AfterValidator(_grader)]
@@ -150,7 +150,7 @@ class CodeMetricSpec(MetricSpec):
 
     @property
     def key(self) -> str:
-        """What its scores are called."""
+        """Name of its scores."""
         return self.name or self.grader.partition(":")[2]
 
     @property
@@ -160,7 +160,7 @@ class CodeMetricSpec(MetricSpec):
 
     @property
     def function(self) -> str:
-        """The grader."""
+        """Path of the grading function."""
         return self.grader
 
 
@@ -175,10 +175,10 @@ Metrics = Annotated[tuple[AnyMetricSpec, ...], Field(strict=False), AfterValidat
 
 
 class EvaluationsSpec(SpecModel):
-    """The metrics of an agent, where a case or a turn has none of its own."""
+    """Metrics of an agent, for cases and turns without their own."""
 
     model: LlmSpec | None = None
-    """Who judges, unless a metric says."""
+    """Model of the judge, unless a metric names one."""
     metrics: Metrics
     optimizer: Loose | None = None
-    """How the agent is tuned: looked at by who does that, in `optimizer.py`."""
+    """Settings for tuning the agent, validated in `optimizer.py`."""

@@ -33,23 +33,23 @@ from kept.spec.yaml import Loc
 
 
 class NumericAxisSpec(SpecModel):
-    """One value of the agent.yaml that may be tuned."""
+    """A value of the agent.yaml that may be tuned."""
 
     path: Words
-    """Where it stands: `model.temperature`, `tools[name=x].top_k`."""
+    """Path of the value: `model.temperature`, `tools[name=x].top_k`."""
     type: Literal["float", "int", "categorical"] | None = None
-    """By default what the value is, and `categorical` where the range has texts."""
+    """By default the type of the value; `categorical` if the range has texts."""
     range: Annotated[tuple[Choice, ...], Field(strict=False)] | None = None
-    """The least and the greatest number; of a categorical axis, all that it may be."""
+    """Smallest and largest number; for a categorical axis, all choices."""
     choices: Annotated[tuple[Choice, ...], Field(strict=False)] | None = None
-    """The same as a categorical `range`."""
+    """Same as a categorical `range`."""
     log: bool = False
-    """Whether all magnitudes are alike probable, rather than all numbers."""
+    """True to sample magnitudes uniformly (log scale), rather than numbers."""
     step: Finite | None = None
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """A range or choices, and what goes with each."""
+        """Report a missing or contradictory range or choices."""
         if not {"type", "range", "choices"} <= said.keys():
             return
         kind, ends, choices = said["type"], said["range"], said["choices"]
@@ -68,12 +68,12 @@ class NumericAxisSpec(SpecModel):
 
     @property
     def choosing(self) -> bool:
-        """Whether it is one of several values, rather than any between two."""
+        """True for a choice of given values, False for a range of numbers."""
         return self.type == "categorical" or self.range is None or not _are_numbers(self.range)
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The ends of its range, or all that it may be."""
+        """Ends of the range, or all choices."""
         return self.choices or self.range or ()
 
 
@@ -83,24 +83,24 @@ def _are_numbers(values: object) -> bool:
 
 
 class TextualAxisSpec(SpecModel):
-    """One text of the agent that may be rewritten."""
+    """A text of the agent that may be rewritten."""
 
     path: Words
-    """`instructions`, `tools[name=x].description` and the like."""
+    """Path of the text: `instructions`, `tools[name=x].description` and others."""
     max_chars: Count = 8000
 
 
 class DemosAxisSpec(SpecModel):
-    """A text of the agent that examples may be put at the end of."""
+    """A text of the agent that examples may be appended to."""
 
     path: Words = "instructions"
     max_demos: Count = 4
     max_chars: Count = 16000
-    """Of the text with its examples."""
+    """Limit of the text together with its examples."""
 
 
 class AxesSpec(SpecModel):
-    """Everything that may change."""
+    """All axes of an agent."""
 
     numeric: Annotated[tuple[NumericAxisSpec, ...], Field(strict=False)] = ()
     textual: Annotated[tuple[TextualAxisSpec, ...], Field(strict=False)] = ()
@@ -108,7 +108,7 @@ class AxesSpec(SpecModel):
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Something to change."""
+        """Report a block without axes."""
         if {"numeric", "textual", "demos"} <= said.keys() and not any(
             (said["numeric"], said["textual"], said["demos"] is not None)
         ):
@@ -116,21 +116,21 @@ class AxesSpec(SpecModel):
 
 
 SPLIT = "3:5:2"
-"""How an agent's own cases are shared out, where nobody says."""
+"""Default split of an agent's own cases."""
 
 ENOUGH, FEWEST = 16, 6
-"""Cases of which half are enough for a race, and of which any split leaves enough to decide by."""
+"""Cases of which half are enough for a race, and the minimum for tuning at all."""
 
 _PLAIN = r"[A-Za-z_][\w-]*"
-"""Keys that need no quotes."""
+"""Pattern of keys that need no quotes."""
 
 
 PATIENCE = 10
-"""Trials of numbers without a keep, behind the first ten, which are drawn at random."""
+"""Numeric trials without a keep before the phase ends, after ten random ones."""
 
 
 def starter_block(read: ReadAgent) -> str:
-    """The block for this very agent, as it stands below `evaluations:`."""
+    """Suggest a block for this agent, as text to put at `evaluations:`."""
     lines = ["evaluations:"]
     if lacking := missing_cases(read):
         lines += [f"  # {lacking}"]
@@ -148,14 +148,14 @@ def starter_block(read: ReadAgent) -> str:
         "    budget:",
         "      global: {max_cycles: 4, max_rollouts: 5000}",
         f"      numeric_phase: {{max_trials: {3 * PATIENCE}, patience: {PATIENCE}}}",
-        # each text has its turn before a phase may be called dry
+        # each text has a turn before the phase may end early
         f"      textual_phase: {{max_trials: {max(10, len([*_texts(read)]) + 4)}, patience: 4}}",
     ]
     return "\n".join(lines)
 
 
 def missing_cases(read: ReadAgent) -> str | None:
-    """How many cases an agent lacks to be tuned; None where it has enough."""
+    """Message about the number of missing cases; None if there are enough."""
     there = len(read.cases)
     if there >= FEWEST:
         return None
@@ -166,7 +166,7 @@ def missing_cases(read: ReadAgent) -> str | None:
 
 
 def where_it_goes(read: ReadAgent) -> str:
-    """Where the block is to be put, in words."""
+    """Describe the place for the block in the user's file."""
     there = read.source.where(("evaluations",))
     if said(read.source, ("evaluations", "optimizer")) is not None:
         at = read.source.where(("evaluations", "optimizer"))
@@ -177,16 +177,16 @@ def where_it_goes(read: ReadAgent) -> str:
 
 
 def _split(cases: int) -> str:
-    """Shares that leave enough to decide by: 8 for a race, else the 5 that are needed at least."""
+    """Shares that leave enough holdout cases: 8 for a race, else the minimum of 5."""
     if cases >= ENOUGH:
         return SPLIT
-    cases = max(cases, FEWEST)  # as many as `missing_cases` asks for
+    cases = max(cases, FEWEST)  # as many as `missing_cases` requires
     deciding = 8 if cases > 8 else 5
     return f"{cases - deciding}:{deciding}:0"
 
 
 def suggest_axes(read: ReadAgent) -> str:
-    """The axes that could well be tuned, as YAML; each is worth a look before it is used."""
+    """Suggest axes as YAML, to be reviewed by the user."""
     spec = read.agent.spec
     lines = ["axes:", "  numeric:"]
     for path, ends in _numbers(spec):
@@ -210,13 +210,13 @@ def _numbers(spec: AgentSpec) -> Iterator[tuple[str, str]]:
 
 
 def _around(value: float | None, low: float, high: float) -> str:
-    """A range that has the present value in it."""
+    """Range that includes the present value."""
     here = high if value is None else value
     return f"[{min(low, here):g}, {max(high, here):g}]"
 
 
 def _texts(read: ReadAgent) -> Iterator[tuple[str, str, int]]:
-    """Texts that the model reads, each with the characters that one of its kind may well have."""
+    """Texts that the model reads, each with a path and a usual maximum length."""
     yield "instructions", read.agent.instructions.text, 4000
     for tool in read.agent.spec.tools:
         if not tool.is_server:
@@ -226,7 +226,7 @@ def _texts(read: ReadAgent) -> Iterator[tuple[str, str, int]]:
 BLOCK: Loc = OPTIMIZER
 
 WARM_UP = 10
-"""Points of a numeric phase that are drawn at random before the search has something to go by."""
+"""Random points of a numeric phase before the search uses results."""
 
 Weight = Annotated[Finite, Field(ge=0)]
 Minutes = Annotated[Finite, Field(gt=0)]
@@ -237,36 +237,36 @@ SIGMA_KEYS = ("accept_sigma", "repeats", "holdout_eval_policy", "max_errored_fra
 
 
 class PenaltiesSpec(SpecModel):
-    """What is added to the loss of a candidate for what it costs."""
+    """Penalties that are added to the loss for cost and time."""
 
     cost_per_usd: Weight = 0.0
     latency_per_sec: Weight = 0.0
 
 
 class PhaseSpec(SpecModel):
-    """How long a phase goes on."""
+    """Limits of a phase."""
 
     max_trials: Count
     patience: Count
-    """Trials without a keep after which it is over."""
+    """Number of trials without a keep before the phase ends."""
 
 
 class NumericPhaseSpec(PhaseSpec):
-    """The phase of numbers."""
+    """Limits of the numeric phase."""
 
     max_trials: Count = 15
     patience: Count = 5
 
 
 class TextualPhaseSpec(PhaseSpec):
-    """The phase of words."""
+    """Limits of the textual phase."""
 
     max_trials: Count = 10
     patience: Count = 4
 
 
 class DemosPhaseSpec(PhaseSpec):
-    """The phase of examples."""
+    """Limits of the phase of examples."""
 
     max_trials: Count = 6
     patience: Count = 3
@@ -291,17 +291,17 @@ class OptimizerBudgetSpec(SpecModel):
 
 
 class OptimizerBlock(SpecModel):
-    """The block as it stands in a file."""
+    """The block as written in a file."""
 
     loss: dict[str, Weight]
-    """By the names of metrics, how much each counts; those that are not here do not."""
+    """Weight of each metric by name; other metrics do not count."""
     penalties: PenaltiesSpec = PenaltiesSpec()
     train_cases_file: Words | None = None
     holdout_cases_file: Words | None = None
     test_cases_file: Words | None = None
     """Cases that are run once, at the end."""
     split: Ratio | None = None
-    """Shares of the agent's own cases, where there are no files."""
+    """Shares of the agent's own cases, if there are no case files."""
     holdout_eval_policy: HoldoutPolicy | None = None
     min_holdout_cases: Count = 5
     repeats: Count | None = None
@@ -325,7 +325,7 @@ class OptimizerBlock(SpecModel):
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """A loss of something, and no key without an effect."""
+        """Report an empty loss, and keys that have no effect with the chosen gate."""
         if "loss" in said and not any(said["loss"].values()):
             yield "`loss` weighs nothing: name a metric, and a weight above 0"
         if not {"gate", "race", *SIGMA_KEYS} <= said.keys():
@@ -339,14 +339,14 @@ class OptimizerBlock(SpecModel):
 
     @property
     def gate_by(self) -> str:
-        """The key that says which gate decides; empty where none does."""
+        """The key that selects the gate; empty if none does."""
         keys = ("gate", "race", *SIGMA_KEYS)
         return next((key for key in keys if getattr(self, key) is not None), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerSpec:
-    """What the block comes to, each thing by one name."""
+    """The normalized block, with one name for each value."""
 
     loss: Mapping[str, float]
     axes: AxesSpec
@@ -365,7 +365,7 @@ class OptimizerSpec:
     numeric_convergence_eps: float = 1e-3
     gate: Gate = "race"
     gate_by: str = ""
-    """The key or flag that chose the gate; empty where the cases do."""
+    """Key or flag that selected the gate; empty if the number of cases does."""
     race: RaceSpec = field(default_factory=RaceSpec)
     max_cycles: int = 4
     max_minutes: float | None = None
@@ -386,7 +386,7 @@ _ABOUT_CASES = (
 
 
 def optimizer_of(read: ReadAgent) -> OptimizerSpec | None:
-    """How an agent is to be improved; None, and reports, where that cannot be had."""
+    """Tuning settings of an agent; None, and reports, if they are missing or invalid."""
     source = read.source
     if said(source, BLOCK) is None:
         message = "missing: it says what may change, and what better means"
@@ -399,11 +399,11 @@ def optimizer_of(read: ReadAgent) -> OptimizerSpec | None:
 
 
 def block_problems(path: Path, overrides: Sequence[str]) -> tuple[Problem, ...]:
-    """What is wrong with the block itself, of an agent that cannot be read."""
+    """Problems of the block alone, for an agent that cannot be read."""
     try:
         source = read_source(path, overrides)
     except SpecError:
-        return ()  # which is told already
+        return ()  # reported by the caller
     if said(source, BLOCK) is None:
         return ()
     unset = fill_in(source)
@@ -415,9 +415,9 @@ def block_problems(path: Path, overrides: Sequence[str]) -> tuple[Problem, ...]:
 
 
 def cases_of(read: ReadAgent) -> OptimizerSpec | None:
-    """The block as far as it is about cases; None where that part is wrong, which is told already.
+    """Part of the block about cases; None if it is invalid, which is reported elsewhere.
 
-    So cases are looked at though something else in the block is wrong.
+    So cases are checked even if another part of the block is wrong.
     """
     data = said(read.source, BLOCK)
     given = cast("dict[str, object]", data) if isinstance(data, dict) else {}
@@ -442,7 +442,7 @@ def _resolved(block: OptimizerBlock) -> OptimizerSpec:
 
 
 def _check_forms(source: Source) -> None:
-    """Limits stand in `budget`, or flat; one that stands in both is told."""
+    """Report limits that are given both in `budget` and flat."""
     nested = {name: (*BLOCK, "budget", "global", name) for name in _WHOLE}
     nested |= {name: (*BLOCK, "budget", name) for name in _PHASES}
     for name, other in nested.items():
@@ -452,7 +452,7 @@ def _check_forms(source: Source) -> None:
 
 
 def optimizer_warnings(spec: OptimizerSpec) -> Iterator[str]:
-    """What is in order in the block, and may not be what was meant."""
+    """Warnings about valid values that may not be intended."""
     if spec.gate == "sigma" and spec.repeats == 1:
         yield (
             "`repeats: 1` measures no noise of a candidate: what is kept may be chance; "

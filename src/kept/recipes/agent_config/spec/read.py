@@ -52,7 +52,7 @@ from kept.spec.yaml import Loc, YamlFault, read_yaml
 
 
 def warnings_of(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]:
-    """What to tell about an agent and its cases."""
+    """Warnings about an agent and its cases."""
     if spec.model.auth_provider in NEVER_ASKED:
         yield _other_key(spec.model)
     own = [
@@ -66,7 +66,7 @@ def warnings_of(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]
 
 
 def _other_key(model: LlmSpec) -> str:
-    """That Kept needs a key where the file has another way to be let in."""
+    """Warning that Kept asks with a key instead of the file's method."""
     said = f"`model.auth_provider: {model.auth_provider}` is not used: Kept asks Anthropic with"
     if model.api_key is not None:
         return f"{said} `model.api_key`"
@@ -76,7 +76,7 @@ def _other_key(model: LlmSpec) -> str:
 
 
 def _open_secrets(spec: AgentSpec) -> Iterator[str]:
-    """Secrets that stand in the file itself, and so in every record of a run."""
+    """Warn about secrets in the file itself, which appear in every record of a run."""
     for number, tool in enumerate(spec.tools):
         for key, value in tool.secrets():
             if isinstance(value, str) and not REFERENCE.search(value):
@@ -85,7 +85,7 @@ def _open_secrets(spec: AgentSpec) -> Iterator[str]:
 
 
 def _never_used(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]:
-    """Tools that cases expect and the agent has not; a server tells its own when it is asked."""
+    """Warn about expected tools that the agent lacks; tools of servers are unknown here."""
     if any(tool.is_server for tool in spec.tools):
         return
     names = [tool.name for tool in spec.tools]
@@ -96,7 +96,7 @@ def _never_used(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]
             e.name
             for e in expected
             if e.name not in names
-            # or, where the case says so, in a part of one
+            # with `contains`, part of a tool's name is enough
             and not (e.match == "contains" and any(e.name in name for name in names))
         }:
             lacking[name] = lacking.get(name, 0) + 1
@@ -106,59 +106,59 @@ def _never_used(spec: AgentSpec, cases: Sequence[TestCaseSpec]) -> Iterator[str]
 
 
 TOLD = 5
-"""Cases that are not run, of which a warning each says why; the report has all of them."""
+"""Number of broken cases with a separate warning; the report lists all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPlace:
-    """What stays as it is whatever a candidate says."""
+    """Parts of an agent that no candidate can change."""
 
     path: Path
     overrides: tuple[str, ...] = ()
     config: Config = field(default_factory=Config)
     variables: frozenset[tuple[Loc, str]] = frozenset()
-    """What the environment is asked for, and where; a candidate may ask for no more."""
+    """Variables in the file with their locations; a candidate may not use others."""
 
     @property
     def folder(self) -> Path:
-        """Where paths begin."""
+        """Folder that paths are relative to."""
         return self.path.absolute().parent
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedAgent:
-    """One agent, in order."""
+    """A valid agent."""
 
     spec: AgentSpec
     instructions: Instructions
     response_format: Mapping[str, Any] | None
     prompts: Mapping[str, str]
-    """Templates of prompt tools by the names of the tools."""
+    """Templates of prompt tools, by tool name."""
     texts: Mapping[str, str]
-    """What it is made of, by paths relative to its folder; the agent.yaml first."""
+    """Texts of its files by relative path, the agent.yaml first."""
 
     def model_config(self, folder: Path) -> ModelConfig:
-        """The agent's own model, for those who call it."""
+        """Config for connecting to the agent's own model."""
         spec = self.spec
         return spec.model.config(folder, timeout=spec.execution.llm_timeout, effort=spec.effort)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAgent:
-    """An agent.yaml as it stands on the disk."""
+    """An agent.yaml as read from disk."""
 
     source: Source
     place: AgentPlace
     agent: ParsedAgent
     cases: tuple[TestCaseSpec, ...]
-    """Each with a name that no other has."""
+    """Cases with unique names."""
     warnings: tuple[str, ...] = ()
     broken: tuple[BrokenCase, ...] = ()
-    """Rows of a file that are no cases."""
+    """Invalid rows of a case file."""
     splits: Mapping[Split, tuple[TestCaseSpec, ...]] = field(
         default_factory=dict[Split, tuple[TestCaseSpec, ...]]
     )
-    """The same cases by split, where the files of `optimizer` are all that there is."""
+    """The same cases by split, if they only come from files of `optimizer`."""
 
 
 def read_agent(
@@ -169,14 +169,14 @@ def read_agent(
     lenient: bool = False,
     partial: bool = False,
 ) -> ReadAgent:
-    """An agent with its cases; raises `SpecError` with everything that is wrong.
+    """Read an agent with its cases; raises `SpecError` with all problems.
 
-    One that serves another goes by that one's config files, and by its model unless it names one.
-    Where it is lenient, rows of a case file that are no cases keep nobody from the others. With
-    `partial` problems stay with the source for the caller to raise, unless there is no agent.
+    An agent that serves another uses that one's config files, and its model unless it names one.
+    With `lenient`, invalid rows of a case file do not prevent the use of the others. With
+    `partial`, problems stay with the source for the caller to raise, unless there is no agent.
     """
     if path.is_symlink():
-        # its files lie beside the file itself: a `best.yaml` leads to one of several candidates
+        # its files are beside the link's target: `best.yaml` is a link to one of several candidates
         path = path.resolve()
     source = read_source(path, overrides)
     variables = frozenset(uses_of(source.data))
@@ -185,7 +185,7 @@ def read_agent(
         lend(source, serves.source)
     place = AgentPlace(path, tuple(overrides), config, variables)
     source.problems += place.config.problems
-    # as it stands on the disk, without what is laid over or filled in
+    # the text on disk, without settings and resolved variables
     text = path.read_text(encoding="utf-8-sig")
     agent = _agent(source, place, {path.name: text})
     cases, broken, splits = _cases(source, agent, place.config, lenient)
@@ -194,7 +194,7 @@ def read_agent(
     source.problems[:] = map(without_secrets, source.problems)
     if agent is None or not partial:
         source.check()
-    assert agent is not None  # or else there was a problem
+    assert agent is not None  # otherwise a problem was reported
     broken = tuple(
         replace(one, problems=tuple(map(without_secrets, one.problems))) for one in broken
     )
@@ -207,11 +207,11 @@ def read_agent(
 
 
 def parse_agent(place: AgentPlace, texts: Mapping[str, str]) -> ParsedAgent | tuple[Problem, ...]:
-    """The agent that a candidate's texts make, or what is wrong with them."""
+    """Parse the agent of a candidate's texts, or return the problems."""
     try:
         source = source_of(place.path, texts[place.path.name], place.overrides)
         cast("dict[str, object]", source.data).pop(KEY, None)
-        # whoever wrote a candidate may not have the environment told to a model
+        # security: a candidate must not send environment variables to a model
         for loc, name in uses_of(source.data):
             if (loc, name) not in place.variables:
                 source.report(loc, f"the agent does not ask for the variable `{name}` here")
@@ -220,7 +220,7 @@ def parse_agent(place: AgentPlace, texts: Mapping[str, str]) -> ParsedAgent | tu
         source.check()
     except SpecError as error:
         return tuple(map(without_secrets, error.problems))
-    assert agent is not None  # or else there was a problem
+    assert agent is not None  # otherwise a problem was reported
     return agent
 
 
@@ -286,7 +286,7 @@ def _prompts(spec: AgentSpec, texts: Texts) -> Iterator[tuple[str, str]]:
 
 
 def _check_names(source: Source) -> None:
-    """Tools are told apart by their names, and so no two have the same."""
+    """Report duplicate tool names: tools are identified by name."""
     tools = said(source, ("tools",))
     first: dict[str, int] = {}
     for number in range(len(tools) if is_list(tools) else 0):
@@ -313,7 +313,7 @@ def _cases(
     tuple[BrokenCase, ...],
     Mapping[Split, tuple[TestCaseSpec, ...]],
 ]:
-    """The agent's own cases, else those of the files that `optimizer` names."""
+    """Agent's own cases, else those of the files that `optimizer` names."""
     file, own = said(source, FILE), said(source, (KEY,))
     name = file if isinstance(file, str) and "\0" not in file else ""
     if name.strip() and own is None:

@@ -1,4 +1,4 @@
-"""The tools that an agent.yaml gives its model."""
+"""Schema of the tools in an agent.yaml."""
 
 import math
 import re
@@ -18,7 +18,7 @@ from kept.spec.validate import Count, OneOrMore, Seconds, SpecModel, Text, Texts
 MAX_TOOLS = 50
 
 WEIGHTS = ("semantic_weight", "keyword_weight", "exact_weight")
-"""Of a hybrid search: they sum to 1."""
+"""Weights of a hybrid search, which sum to 1."""
 
 _KINDS = "kept.recipes.agent_config.tools"
 
@@ -26,7 +26,7 @@ _KEY_IN_ADDRESS = re.compile(r"://[^/?]*@|[?&]api_key=")
 
 Transport = Literal["stdio", "sse", "http", "websocket"]
 Command = Literal["npx", "node", "uvx", "docker", "python", "python3"]
-"""Programs that start an MCP server; `python` is Kept's own addition, for a server of yours."""
+"""Programs that start an MCP server; `python` is not in HoloDeck."""
 
 DatabaseProvider = Literal[
     "in-memory",
@@ -47,7 +47,7 @@ Domain = Literal[
 
 
 Parameters = dict[str, Loose]
-"""What a tool takes: by name, the JSON schema of each."""
+"""Parameters of a tool: JSON schema by name."""
 
 
 def _name(text: str) -> str:
@@ -87,11 +87,11 @@ class ToolFile(NamedTuple):
     path: str
     is_folder: bool = False
     decides: bool = True
-    """True where answers depend on it, so that a resume compares it."""
+    """True if answers depend on it, so that a resume compares it."""
 
 
 class Range(NamedTuple):
-    """A number that could well be tuned, and the ends of a range for it."""
+    """A tunable number, with the ends of a suggested range."""
 
     key: str
     now: float
@@ -100,59 +100,59 @@ class Range(NamedTuple):
 
 
 class ToolSpec(SpecModel):
-    """What all tools have in common."""
+    """Fields common to all tools."""
 
     per_query: ClassVar[tuple[str, ...]] = ()
-    """Keys that are decided for each use, so that candidates may differ in them."""
+    """Keys that apply to each call, so that candidates may differ in them."""
     retrieves: ClassVar[bool] = False
-    """True where its answers count as passages that were found."""
+    """True if its answers count as retrieved passages."""
     is_server: ClassVar[bool] = False
-    """True where it names and describes its tools itself."""
+    """True if it names and describes its tools itself."""
     has_template: ClassVar[bool] = False
-    """True where a model of its own answers a template."""
+    """True if a separate model answers a template."""
     why_fixed: ClassVar[str] = ""
-    """Why its other keys stay as they are in all candidates."""
+    """Reason why its other keys are the same for all candidates."""
 
     name: Annotated[Text, AfterValidator(_name)]
     description: Words
-    """What the model is told of it."""
+    """Description for the model."""
     defer_loading: bool = True
-    """Carried: Kept offers every tool at once."""
+    """Not used: Kept offers every tool at once."""
 
     @property
     def gives_passages(self) -> bool:
-        """True where its answers count as passages that were found."""
+        """True if its answers count as retrieved passages."""
         return self.retrieves
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """The providers of stores that it names."""
+        """Providers of the stores that it names."""
         return ()
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Arguments of its program, which may name files."""
+        """Arguments of its program, which may be file names."""
         return ()
 
     def files(self) -> Iterator[ToolFile]:
-        """The files that it names."""
+        """Files that the tool names."""
         return iter(())
 
     def secrets(self) -> Iterator[tuple[str, object]]:
-        """Values that may be secrets, by their keys."""
+        """Values that may be secrets, by key."""
         return iter(())
 
     def ranges(self) -> Iterator[Range]:
-        """Numbers that could well be tuned."""
+        """Numbers that are worth tuning."""
         return iter(())
 
     @property
     def template_file(self) -> str | None:
-        """The file of the template that a model of its own answers."""
+        """File of the template that a separate model answers."""
         return None
 
     def template_text(self, read: Callable[[str], str | None]) -> str | None:
-        """The template that a model of its own answers; `read` gives the text of a file."""
+        """Template that a separate model answers; `read` gives the text of a file."""
         return None
 
 
@@ -165,27 +165,27 @@ class FunctionToolSpec(ToolSpec):
     parameters: Parameters | None = None
 
     def files(self) -> Iterator[ToolFile]:
-        """The file of the function."""
+        """File of the function."""
         yield ToolFile("file", self.file)
 
 
 class DatabaseSpec(SpecModel):
-    """Where an index is kept; keys that a provider has of its own are taken as they are."""
+    """Store of an index; keys specific to a provider are accepted unchanged."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     provider: DatabaseProvider
     connection_string: Words | None = None
-    """May hold `${NAME}`: filled in by whoever connects."""
+    """May contain `${NAME}`, which is resolved when connecting."""
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The keys that the provider has of its own."""
+        """Keys specific to the provider."""
         return self.model_extra or {}
 
 
 class KeywordIndexSpec(SpecModel):
-    """Where the words of an index are kept; carried, Kept's own is in memory."""
+    """Store of a keyword index; not used, as Kept's own is in memory."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
@@ -193,7 +193,7 @@ class KeywordIndexSpec(SpecModel):
 
 
 class SearchToolSpec(ToolSpec):
-    """What searches over documents have in common."""
+    """Fields common to searches over documents."""
 
     retrieves = True
     why_fixed = (
@@ -207,15 +207,15 @@ class SearchToolSpec(ToolSpec):
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """The providers of stores that it names."""
+        """Providers of the stores that it names."""
         return () if self.database is None else (self.database.provider,)
 
     def files(self) -> Iterator[ToolFile]:
-        """The documents."""
+        """Documents to search."""
         yield ToolFile("source", self.source, is_folder=True)
 
     def secrets(self) -> Iterator[tuple[str, object]]:
-        """Those of its store."""
+        """Secrets of its store."""
         database = self.database
         if database is None:
             return
@@ -226,7 +226,7 @@ class SearchToolSpec(ToolSpec):
             yield "database.connection_string", database.connection_string
 
     def ranges(self) -> Iterator[Range]:
-        """How many passages are found."""
+        """Number of passages."""
         yield Range("top_k", self.top_k, 3, 20)
 
 
@@ -251,7 +251,7 @@ class VectorstoreToolSpec(SearchToolSpec):
 
 
 class HierarchicalDocumentToolSpec(SearchToolSpec):
-    """A search over documents that keeps their structure: by meaning, by words, or both."""
+    """A search over structured documents: by meaning, by words, or both."""
 
     per_query = ("search_mode", "top_k", "min_score", "rrf_k", *WEIGHTS)
 
@@ -280,19 +280,19 @@ class HierarchicalDocumentToolSpec(SearchToolSpec):
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """The providers of stores that it names."""
+        """Providers of the stores that it names."""
         words = () if self.keyword_index is None else (self.keyword_index.provider,)
         return (*super().stores, *words)
 
     def ranges(self) -> Iterator[Range]:
-        """How many passages are found, and the weight of meaning where others change with it."""
+        """Number of passages; for a hybrid search also the weight of meaning."""
         yield from super().ranges()
         if self.search_mode == "hybrid" and self.keyword_weight + self.exact_weight > 0:
             yield Range("semantic_weight", self.semantic_weight, 0.2, 0.8)
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Weights that are shares of one, and a model for what needs one."""
+        """Report weights that do not sum to 1, and a missing model."""
         if said.get("search_mode") == "hybrid" and said.keys() >= set(WEIGHTS):
             total = math.fsum(said[name] for name in WEIGHTS)
             if abs(total - 1) > 1e-6:
@@ -305,7 +305,7 @@ class HierarchicalDocumentToolSpec(SearchToolSpec):
 
 
 class McpToolSpec(ToolSpec):
-    """A server of the Model Context Protocol, whose tools are offered."""
+    """A server of the Model Context Protocol, whose tools are offered to the model."""
 
     is_server = True
     why_fixed = "a server is opened once for all candidates"
@@ -315,12 +315,12 @@ class McpToolSpec(ToolSpec):
     command: Command | None = None
     args: Annotated[tuple[str, ...], Field(strict=False)] = ()
     env: dict[str, str] | None = None
-    """May hold `${NAME}`: filled in by whoever starts the server."""
+    """May contain `${NAME}`, which is resolved when the server starts."""
     env_file: Words | None = None
     encoding: Text = "utf-8"
     url: Annotated[Text, AfterValidator(_address)] | None = None
     headers: dict[str, str] | None = None
-    """May hold `${NAME}`: filled in by whoever connects."""
+    """May contain `${NAME}`, which is resolved when connecting."""
     timeout: Seconds | None = None
     sse_read_timeout: Seconds | None = None
     terminate_on_close: bool | None = None
@@ -329,26 +329,26 @@ class McpToolSpec(ToolSpec):
     load_prompts: bool = True
     request_timeout: Seconds = 60
     is_retrieval: bool = False
-    """Whether what it gives back counts as passages that were found."""
+    """True if its results count as retrieved passages."""
     registry_name: Text | None = None
 
     @property
     def gives_passages(self) -> bool:
-        """As its file says."""
+        """Value of `is_retrieval`."""
         return self.is_retrieval
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The arguments of the server."""
+        """Arguments of the server."""
         return self.args
 
     def files(self) -> Iterator[ToolFile]:
-        """The file with its variables."""
+        """File with environment variables."""
         if self.env_file is not None:
             yield ToolFile("env_file", self.env_file, decides=False)
 
     def secrets(self) -> Iterator[tuple[str, object]]:
-        """Variables and headers."""
+        """Secrets in variables and headers."""
         for name, held in (("env", self.env), ("headers", self.headers)):
             for key, value in (held or {}).items():
                 if names_secret(key):
@@ -356,7 +356,7 @@ class McpToolSpec(ToolSpec):
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """What a transport needs."""
+        """Report keys that a transport needs."""
         transport = said.get("transport")
         if transport == "stdio" and said.get("command", "") is None:
             yield "`transport: stdio` needs a `command`"
@@ -374,20 +374,20 @@ class PromptToolSpec(ToolSpec):
     file: Words | None = None
     parameters: Annotated[Parameters, AfterValidator(_any)]
     model: LlmSpec | None = None
-    """By default the agent's own."""
+    """Default: the agent's own model."""
 
     @property
     def template_file(self) -> str | None:
-        """The file of the template."""
+        """File of the template."""
         return self.file
 
     def template_text(self, read: Callable[[str], str | None]) -> str | None:
-        """The template, from the spec or from its file."""
+        """Template from the spec or from its file."""
         return self.template if self.file is None else read(self.file)
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """One template."""
+        """Report a missing or second source of the template."""
         fault = one_of(said, ("template", "file"))
         if fault:
             yield fault
