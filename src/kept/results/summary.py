@@ -388,7 +388,7 @@ class Summary:
 
     @property
     def keeps(self) -> int:
-        """Number of steps that were kept by a verdict of their own."""
+        """Number of kept steps, without those that were only followed."""
         return sum(step.kept and step.code != FOLLOWED for step in self.steps)
 
     @property
@@ -406,7 +406,7 @@ def summary(run: Run) -> Summary:
     claim = claim_of(state)
     since = max(0.0, state.sitting[1] - state.sitting[0]) if state.sitting else 0.0
     settings, objective = started.settings, objective_of(state)
-    # reasons from the index say what failed; those in the state are reduced to what proposers see
+    # reasons from the index say what failed; those in the state are the part for proposers
     reasons = {row.step: row.reason for row in run.steps}
     return Summary(
         run=run.id,
@@ -548,7 +548,7 @@ def measured_on(state: State) -> str:
     cases = max((len(e.cases) for e in known if e.purpose == purpose), default=0)
     split = {"test": "test", "screen": "train"}.get(purpose, "holdout")
     if split == "holdout" and cases > sizes.get("holdout", 0):
-        split = "train and holdout"  # a final of variants uses train cases too: no proposer learnt from them
+        split = "train and holdout"  # a final of variants: no proposer learnt
     return count(cases, f"{split} case") if cases else ""
 
 
