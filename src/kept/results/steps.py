@@ -47,14 +47,14 @@ class EditFate:
 
 @dataclass(frozen=True, slots=True)
 class StepRollout:
-    """One rollout that a step asked for."""
+    """One rollout of a step."""
 
     job: Job
     side: str
     """`challenger`, `incumbent`, or `other` for candidates that a rebase left behind."""
     outcome: Outcome
     trace: tuple[TraceItem, ...]
-    """Empty unless traces were asked for."""
+    """Empty unless traces were requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class StepDetail:
     diff: str
     rollouts: tuple[StepRollout, ...]
     proposing: tuple[TraceItem, ...] = ()
-    """Trace of the proposing program; empty unless traces were asked for."""
+    """Trace of the proposing program; empty unless traces were requested."""
     stages: tuple[Stage, ...] = ()
     """Stages of the step in order; empty while it has no verdict."""
     prompt: str = ""
@@ -170,7 +170,7 @@ def _rollouts(
 
 
 TRACED = 3
-"""Number of rollouts shown with their traces, unless all traces are asked for."""
+"""Number of rollouts shown with their traces, unless all are requested."""
 
 MOST = 5
 """Number of cases named as examples when the requested one does not exist."""

@@ -153,7 +153,7 @@ class CheckContext:
     given: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Files that an agent receives, by case; filled by the check of a runner."""
     found: dict[str, Read] = field(default_factory=dict[str, Read])
-    """Texts that the check read, by display name; passed to `build` and compared by a resume."""
+    """Texts that the check read, by display name; used by `build`, compared by a resume."""
 
     @property
     def folder(self) -> Path:
@@ -404,7 +404,7 @@ class Registry(Generic[Built]):
         return spec
 
     def prompt_places(self, source: Source, loc: Loc) -> Iterator[tuple[Name, dict[str, object]]]:
-        """Yield the mappings below a place that may name a file in `prompt`, as `Component` does."""
+        """Yield the mappings below a place that may name a file in `prompt`, like `Component`."""
         for place in self.places(source, loc):
             given = said(source, place)
             component = self._known(self.name_in(given))

@@ -103,7 +103,7 @@ class SpecModel(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _tell_all(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401 # a file may hold anything
-        """Report faults between values too if single values are wrong; pydantic would stop there."""
+        """Report faults between values even if single values are wrong; pydantic would not."""
         try:
             made = handler(data)
         except ValidationError as error:
