@@ -163,6 +163,7 @@ def without_login(text: str) -> str:
 
 def logins(text: str) -> tuple[str, ...]:
     """Logins in a text's addresses that must not be shown, each whole before its password."""
+    # short passwords are not hidden alone: they would match ordinary words
     found = [one for login in _LOGIN.findall(text) for one in (login, login[:-1].partition(":")[2])]
     return tuple(one for one in found if "@" in one or len(one) >= 8)
 

@@ -308,6 +308,7 @@ def _whole_mean(run: Run, metric: str, means: "Mapping[str, Mean]") -> float | N
 
 def _cases(run: Run, asked: Sequence[str], grading: Grading, traces: bool) -> Iterator[Tested]:
     """Yield every pair once, in the order of the cases; the last of several attempts counts."""
+    # by pair, so that a later attempt replaces an earlier one
     rows = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
     order = {case: at for at, case in enumerate(asked)}
     for key in sorted(rows, key=lambda key: (key[0], order.get(key[1], len(order)), key[1])):
@@ -361,6 +362,7 @@ def _by_metric(measured: Sequence[Measured]) -> dict[str, float]:
 
 def _means(cases: Sequence[Tested], *, metric_is_pass: bool) -> dict[str, Mean]:
     """Mean of each metric over all cases; an agent's failure counts as 0 in every metric."""
+    # scores by metric and case, one for each repeat
     scores: dict[str, dict[str, list[float]]] = {}
     asked: dict[str, int] = {}
     errored: dict[str, int] = {}

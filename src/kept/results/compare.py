@@ -168,6 +168,7 @@ def comparison_of(
 def _line(label: str, step: ClosedStep | None, minimize: bool) -> Line:
     numbers: Mapping[str, float] = step.verdict.numbers if step else {}
     gain, low, high = (numbers.get(name) for name in ("gain", "low", "high"))
+    # a gain is positive if better; a difference is in the metric's own direction
     ends = (_turned(high), _turned(low)) if minimize else (low, high)
     answer = "open"
     if step is not None:
@@ -196,6 +197,7 @@ def _planned(step: ClosedStep | None, gate: Compare) -> Planned | None:
         return None
     numbers = step.verdict.numbers
     cases, noise, widest = int(numbers["cases"]), numbers["noise"], numbers["widest"]
+    # the verdict has variances, `Planned` has standard deviations
     return Planned(
         cases=cases,
         seed_value=numbers["seed_value"],
@@ -203,6 +205,7 @@ def _planned(step: ClosedStep | None, gate: Compare) -> Planned | None:
         between=numbers["between"] ** 0.5,
         widest=widest**0.5,
         least=numbers["least"],
+        # a difference of two answers has twice the noise of one
         wanted=cases_needed(
             Spread(2 * noise, 0.0), numbers["least"], gate.most, gate.final(cases, gate.most)
         ),

@@ -152,6 +152,7 @@ def difference(first: Sweep, second: Sweep) -> Difference:
     apart = tuple(case for case in (*old, *new) if (case in old) != (case in new))
     graded = first.graded and second.graded
     shifts = [_shift(name, both, old, new) for name in second.means if name in first.means]
+    # without a metric of that name, `passed` is the share of repeats that pass
     if graded and PASSED not in second.means:
         shifts.insert(0, _shift(None, both, old, new))
     better, worse = _flips(both, old, new) if graded else ((), ())

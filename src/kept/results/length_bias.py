@@ -44,6 +44,7 @@ def moves_with_length(run: Run) -> list[Moves]:
     rows: dict[str, list[_Read]] = defaultdict(list)
     for _, job, outcome in run.rollouts():
         for name, chars in outcome.metrics.items():
+            # a metric `NAMEjudged_chars` has the lengths for the judge's `NAMEscore`
             head, _, last = name.rpartition(CHARS)
             score = outcome.metrics.get(f"{head}score")
             if name.endswith(CHARS) and not last and score is not None:

@@ -205,6 +205,7 @@ def turns_of(state: State) -> tuple[Turns, ...]:
     names = sorted(set(state.turns) - {*OF_THE_RUN}, key=lambda name: (-state.turns[name], name))
     if len(names) < 2:
         return ()
+    # the latest first: open steps are newer than most closed ones
     drawn = (step.turn.shares for step in (*reversed(state.open), *reversed(state.history)))
     last = next((given for given in drawn if given), dict[str, float]())
     rows = ((name, state.brought.get(name, NOTHING)) for name in names)
@@ -404,6 +405,7 @@ def summary(run: Run) -> Summary:
     assert started is not None, "a run that can be read has started"
     seed_value, best_value = values(state)
     claim = claim_of(state)
+    # `state.elapsed` lacks the present session
     since = max(0.0, state.sitting[1] - state.sitting[0]) if state.sitting else 0.0
     settings, objective = started.settings, objective_of(state)
     # reasons from the index say what failed; those in the state are the part for proposers

@@ -122,6 +122,7 @@ class Needs:
 
 def joined(parts: Iterable[Needs]) -> Needs:
     """Combine the needs of parts that run side by side."""
+    # side by side: the longest duration counts, costs add up
     found = tuple(parts)
     worst = [one.worst_usd for one in found]
     return Needs(

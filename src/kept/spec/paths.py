@@ -56,6 +56,7 @@ def glob(folder: Path, pattern: str, exclude: Sequence[str] = ()) -> set[Path]:
     parts = _parts(pattern)
     without = [_parts(one) for one in exclude]
     found: set[Path] = set()
+    # `a/**` by itself finds folders only, `a/**/*` the files in them
     for parts_ in (parts, (*parts, "*")) if parts[-1] == "**" else (parts,):
         for name in _expand(folder, (), parts_, without):
             found.add(folder.joinpath(*name))

@@ -268,6 +268,7 @@ _CRC_END = len(b'{"crc":"00000000",')
 
 def seal(record: bytes, at: int) -> bytes:
     """Make the line of a JSON object at an offset: checksum, offset, fields, newline."""
+    # the offset is put first in the object, and the checksum before it
     body = b'"at":%d,%b' % (at, record[1:])
     return b'{"crc":"%08x",%b\n' % (crc32(body), body)
 
@@ -326,6 +327,7 @@ class Scrub:
         for value in secrets:
             forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
         self._forms = sorted(forms, key=len, reverse=True)
+        # encoded in both styles of JSON, for a quick test of lines without decoding them
         needles = {encode(form)[1:-1] for form in forms}
         needles |= {json.dumps(form)[1:-1].encode() for form in forms}
         self._needles = tuple(needles)

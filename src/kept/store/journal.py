@@ -143,6 +143,7 @@ class RunJournal:
         if self._sync_error is not None:
             raise self._sync_error
         line = self._clean(codec.encode(event))
+        # an unexpected null may be NaN: such lines are read back before they are written
         if isinstance(event, _OPEN) or line.count(_NULL) > _nones(event):
             check_readable(line, codec.decode_event)
         if not isinstance(event, StepOpened | Proposed):

@@ -370,6 +370,7 @@ def stored_lines(
             yield StoredLine(0, b"", "the file is missing")
         return
     with path.open("rb") as file:
+        # if another program moved lines, the range is searched from the start of the file
         at = start if _stands_at(file, start) else 0
         file.seek(at)
         walk = _Walk(at)

@@ -371,6 +371,7 @@ class Glance:
             if ended is None:
                 after = self.sittings[number + 1 :]
                 until = after[0].began if after else float("inf")
+                # killed: the last opening or closing of a step before the next session
                 heard = [t for row in self.rows for t in (row.opened, row.closed) if t <= until]
                 heard += [one.opened for one in self.open if one.opened <= until]
                 ended = max(heard, default=sitting.began)
@@ -517,6 +518,7 @@ class _Tail:
                 case _:
                     pass
         self.at = at
+        # entries before the first open step's range belong to closed steps
         begin = opened[first].event.rollouts_at
         self._calls = [call for call in self._calls if call[0] >= begin]
         self._counted = [entry for entry in self._counted if entry[0] >= begin]

@@ -275,6 +275,7 @@ class Pack:
         """Position of an entry from the index file, which is searched without loading it."""
         if self._writable or not self._index_path.exists():
             return None
+        # with newline and space, so that only whole keys match
         needle, rest = f"\n{key} ".encode(), b"\n"
         with self._index_path.open("rb") as file:
             while chunk := file.read(CHUNK):
@@ -284,6 +285,7 @@ class Pack:
                     line = (rest[at + 1 :] + file.read(256)).partition(b"\n")[0]
                     row = _index_row(line)
                     return row[1] if row is not None else None
+                # a key may span two chunks
                 rest = rest[-len(needle) :]
         return None
 
@@ -381,5 +383,6 @@ def _index_row(line: bytes) -> tuple[str, Place] | None:
     if found is None or crc32(found[1]) != int(found[5], 16):
         return None
     key, size = found[2].decode("ascii", "replace"), int(found[4])
+    # 8 digits of the CRC, three spaces and a newline
     header = len(_MAGIC) + len(key) + len(found[4]) + DIGITS + 8 + 4
     return key, Place(int(found[3]), header, size)

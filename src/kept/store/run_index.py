@@ -97,7 +97,7 @@ class RunIndex:
         for folder in self._home.folders():
             row = known.get(folder.name)
             size = (folder / "journal.jsonl").stat().st_size
-            # a repaired record may leave the size unchanged
+            # a kill or a repaired record may leave the size unchanged
             if row is None or row.size != size or row.status in ("running", UNREADABLE):
                 row = self._read(folder)
                 fresh.append(row)

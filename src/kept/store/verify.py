@@ -127,6 +127,7 @@ def _write_best(folder: Path) -> str:
     with closing(Pack(folder, writable=False)) as pack:
         candidate = load_candidate(pack, state.best)
     files = [name for name in candidate.texts if (best / name).is_file()]
+    # the journal has no mode bits, so those of the present files are kept
     modes = {name: (best / name).stat().st_mode & 0o777 for name in files}
     if best.is_symlink():
         best.unlink()  # else `swap_best` would trust the link and do nothing
@@ -229,6 +230,7 @@ def _rollouts(folder: Path, steps: _Steps) -> Iterator[Damage]:
                 # a step is opened before anything is rolled out for it
                 later = max(later, row.step if isinstance(row, codec.RolloutLine) else 0)
         if what:
+            # missing lines have unknown sizes: all bytes up to the last step's end may be lost
             size = len(one.line) or (steps.end - last if last < steps.end else 1)
             whose = steps.lose(last, last + size)
             remedy = REPAIR if whose != "of no closed step" else "`kept resume RUN` asks again"

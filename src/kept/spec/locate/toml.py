@@ -16,6 +16,7 @@ _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
 _HEADER = re.compile(r"\[\[?")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+# multi-line strings first; they may have up to two quotes before the closing three
 _STRING = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}(?!")|' r"'''.*?'{3,5}(?!')|" r'"(?:[^"\\\n]|\\.)*"|' r"'[^'\n]*'",
     re.DOTALL,
