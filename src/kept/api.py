@@ -46,7 +46,7 @@ class Result:
     state: State
     stopped: StopReason
     warnings: tuple[str, ...] = ()
-    """Facts that the figures hide: cases that failed for every candidate, fruitless steps."""
+    """Facts that the figures hide, such as cases that failed for every candidate."""
 
     @property
     def run(self) -> str:

@@ -361,7 +361,7 @@ def _by_metric(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def _means(cases: Sequence[Tested], *, metric_is_pass: bool) -> dict[str, Mean]:
-    """Mean of each metric over all cases; an agent's failure counts as 0 in every metric."""
+    """Mean of each metric over all cases; an agent's failure counts as 0 in missing metrics."""
     # scores by metric and case, one for each repeat
     scores: dict[str, dict[str, list[float]]] = {}
     asked: dict[str, int] = {}

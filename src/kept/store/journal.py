@@ -65,7 +65,7 @@ _OPEN = (RunStarted, RunResumed, Proposed)
 """Events with free-form parts from a plan or proposal, which may not be readable as JSON."""
 
 _ROLLOUT = b'"kind":"rollout"'
-"""Bytes that only the line of a rollout has."""
+"""Bytes that mark the line of a rollout."""
 
 _NULL = b":null"
 """Encoding of None, and of numbers that JSON lacks (NaN, infinity)."""

@@ -21,7 +21,7 @@ class Lock:
     """Exclusive lock, held from construction to `release`."""
 
     def __init__(self, folder: Path, name: str = "lock", note: str = "") -> None:
-        """Acquire the lock; raises `LockedError`, with the holder's `note`, if it is held."""
+        """Acquire the lock and store `note` in it; raises `LockedError` with the holder's note."""
         self._path = folder / name
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -91,7 +91,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def _take(fd: int) -> None:
-    """Lock a file; retries, since `holder` in another process locks it for an instant."""
+    """Lock a file; retries, since a reader's call of `holder` locks it for an instant."""
     for wait in (0.005, 0.02, 0.05, 0.1):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
