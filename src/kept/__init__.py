@@ -1,6 +1,6 @@
 """Kept improves text against evidence, and keeps only what measures better.
 
-Names are loaded at first use, so that importing the package costs next to nothing.
+Names are loaded at first use, so that importing the package is cheap.
 """
 
 from importlib import import_module

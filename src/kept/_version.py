@@ -1,3 +1,3 @@
-"""Owns the version number: packaging and `kept --version` both read it here."""
+"""Version number, read by packaging and by `kept --version`."""
 
 __version__ = "0.1.0"

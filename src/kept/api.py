@@ -1,7 +1,6 @@
 """`kept.optimize` and `kept.compare`: the whole loop behind one function.
 
-What a run needs is imported when one is asked for, so that a program which may never ask starts at
-once.
+Modules that a run needs are imported inside the functions, so that importing Kept stays fast.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ if TYPE_CHECKING:
 
 
 class Claimed(NamedTuple):
-    """By how much the best beats the seed, on cases that nothing was tuned on."""
+    """Gain of the best over the seed, on cases that nothing was tuned on."""
 
     gain: float
-    """In the metric's unit, more than 0 where it is better, whatever the direction."""
+    """In the metric's unit; above 0 if the best is better, whatever the direction."""
     low: float | None
     high: float | None
-    """Between these the true gain lies, with a chance of 95 %; None where nothing tells."""
+    """Bounds of the 95 % confidence interval of the true gain; None if unknown."""
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run came to."""
+    """Result of a run."""
 
     figures: Summary
     """All figures of the run, as its report shows them."""
@@ -47,7 +46,7 @@ class Result:
     state: State
     stopped: StopReason
     warnings: tuple[str, ...] = ()
-    """What its figures hide: cases that failed for everybody, and steps that came to nothing."""
+    """Facts that the figures hide, such as cases that failed for every candidate."""
 
     @property
     def run(self) -> str:
@@ -61,17 +60,17 @@ class Result:
 
     @property
     def seed_value(self) -> float | None:
-        """The metric of the seed on test cases, else on deciding ones; None if it never ran."""
+        """The seed's metric on test cases, else on deciding cases; None if it never ran."""
         return self.figures.seed_value
 
     @property
     def best_value(self) -> float | None:
-        """The same of the best."""
+        """The best's metric, on the same cases as `seed_value`."""
         return self.figures.best_value
 
     @property
     def claim(self) -> Claimed | None:
-        """The gain on test cases; None if none was read, so that the values are of other cases."""
+        """The gain on test cases; None without a test: the values then come from other cases."""
         told = self.figures
         if told.claim_gain is None:
             return None
@@ -79,24 +78,24 @@ class Result:
 
     @property
     def spend(self) -> Spend:
-        """All that was used, also by steps that have no verdict yet."""
+        """Total spend, with that of steps that have no verdict yet."""
         return self.figures.spend
 
     @property
     def measured(self) -> str:
-        """Cases that the values are from, as in `12 test cases`; empty without cases."""
+        """Cases behind the values, such as `12 test cases`; empty without cases."""
         return self.figures.measured
 
     @property
     def conclusion(self) -> str:
-        """What may be concluded, in a sentence."""
+        """The conclusion that the figures allow, in one sentence."""
         from kept.ui.report.race import conclusion
 
         return conclusion(self.figures)
 
     @property
     def improved(self) -> bool:
-        """Whether anything better than the seed was found."""
+        """True if anything better than the seed was found."""
         return self.figures.improved
 
     def __str__(self) -> str:
@@ -111,7 +110,7 @@ class Result:
             change = f"nothing was judged ({self.stopped.message})"
         elif told.never_judged:
             change = f"nothing was judged ({one_line(told.never_judged, 160)})"
-        # a run puts merges together by itself: no proposer proposed them
+        # merges are counted apart: the run makes them, no proposer does
         proposals = count(told.proposals, "proposal")
         proposals += f" and {count(told.merges, 'merge')}" if told.merges else ""
         rollouts = count(told.spend.rollouts, "rollout")
@@ -153,27 +152,27 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
     Args:
         artifact: a text, the `Path` of a file holding one, or several texts by name.
         evaluate: `evaluate(candidate)` or `evaluate(candidate, case)`, plain or async. Returns a
-            number, or metrics by name, or either with information for the proposers behind it. An
-            exception is the candidate's crash, unless it is an outage (connection, 429, 5xx),
-            which is tried again and never counts as a score; raised on every case of the seed, it
-            ends the run (to say that a text is at fault, return `kept.Failure`). Where its first
-            parameter is annotated `str`, it is given the text. Or a `Runner`, whose metrics are
-            the score unless it is a `Scorer` too.
+            number or metrics by name; either may be followed by information for the proposers.
+            An exception counts as the candidate's crash, unless it is an outage (connection,
+            429, 5xx): that is retried and never counts as a score. If it is raised on every case
+            of the seed, the run ends. To report that a text is at fault, return `kept.Failure`.
+            If the first parameter is annotated `str`, it receives the text. Or a `Runner`, whose
+            metrics are the score unless it is a `Scorer` too.
         cases: what to evaluate on; any values, or `Cases` that are split already.
         proposers: functions of the brief that return a new text, texts to try, models that write
             (`kept.edit(model="provider/model")`, `reflect`, `rewrite`, `simplify`), or `Proposer`s.
-        schedule: who is next among several proposers: `bandit`, who brings more for its cost, or
-            `in_turn`.
-        gate: decides what is kept; unless it is given, `race` where there are cases and rollouts
-            enough for one, else `strict`; without cases `repeats`, which is `strict` unless
+        schedule: how to choose among several proposers: `bandit` prefers those with more gain for
+            their cost, `in_turn` takes them in order.
+        gate: decides what is kept. The default is `race` if there are enough cases and rollouts
+            for one, else `strict`. Without cases it is `repeats`, which is `strict` unless
             repeats differ.
-        guards: refuse a candidate before anything is evaluated; by default the one against text
-            copied from holdout and test cases.
+        guards: refuse a candidate before it is evaluated. The default guard refuses text copied
+            from holdout and test cases.
         budget: limits; a number is a number of steps.
         metric: name of the measure that decides.
-        direction: whether more of it is better.
-        deterministic: the same candidate scores the same on the same case each time, so that
-            nothing is run again to confirm it.
+        direction: `maximize` or `minimize`.
+        deterministic: True if a candidate always scores the same on the same case; nothing is then
+            run again to confirm it.
         bounds: least and greatest value of the metric; without them a candidate that fails on
             some cases cannot be judged.
         split: shares of train, holdout and test cases.
@@ -182,10 +181,11 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
         usd_per_rollout: the most that one evaluation may cost, which is what it is charged with;
             needed for `Budget(max_usd=…)`.
         width: steps open at once; by default enough to keep the workers busy.
-        random_seed: for splits and for what proposers draw.
-        home: the folder for runs; by default the `.kept` found from here upwards, or made here.
+        random_seed: for splits and for the random choices of proposers.
+        home: the folder for runs; by default the nearest `.kept` of this folder or its parents,
+            else a new one here.
         resume: id of a run to go on with, or `last`.
-        sinks: told of every event.
+        sinks: receive every event.
     """
     given = locals()
     from kept.core.artifact import Artifact, Candidate, Rules
@@ -249,17 +249,17 @@ def optimize(  # noqa: PLR0913 # one function is the whole API; all but three ha
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a comparison came to."""
+    """Result of a comparison."""
 
     run: str
     """Its id, for `kept show`, `kept report` and `resume=`."""
     folder: Path
     told: Comparison
-    """All of it: `told.document()` is what `kept compare --json` says."""
+    """All figures; `document()` of it returns what `kept compare --json` prints."""
     stopped: StopReason
     spend: Spend
     warnings: tuple[str, ...] = ()
-    """What makes the answers say less than they seem to."""
+    """Reasons to trust the answers less."""
 
     @property
     def answers(self) -> tuple[Line, ...]:
@@ -268,7 +268,7 @@ class Compared:
 
     @property
     def better(self) -> bool:
-        """Whether any challenger is better than A."""
+        """True if any challenger is better than A."""
         return self.told.better
 
     def __str__(self) -> str:
@@ -297,32 +297,33 @@ def compare(  # noqa: PLR0913 # one function is the whole API; all but four have
     resume: str | None = None,
     sinks: Sequence[Sink] = (),
 ) -> Compared:
-    """Say whether B is better than A for cases like these; nothing is changed.
+    """Measure if B is better than A for cases like these; nothing is changed.
 
     Each answer is `better`, `not better`, `worse` or `cannot tell`, with the measured difference
-    and the interval that the true one lies in; or `open`, where a limit was reached before there
-    was one, or `failed`, where too few rollouts came to an end. Both are evaluated side by side for
-    as long as that helps to tell. Raises what `kept.optimize` raises.
+    and its confidence interval. It is `open` if a limit was reached first, and `failed` if too few
+    rollouts finished. Both are evaluated side by side for as long as more rollouts can change the
+    answer. Raises what `kept.optimize` raises.
 
     Args:
         a: what is in use: a text, the `Path` of a file holding one, or several texts by name.
         b: its challenger, of the same kind, or a list of several.
         evaluate: as for `kept.optimize`.
-        cases: what to evaluate on, 8 at least; any values, all of which decide. Of `Cases` that are
-            split already, those of holdout do.
-        least: the least gain worth knowing of; by default 5 % of the bounds, or of A's value.
-        passes: over the cases at most, 16 by default; 1 where values do not vary.
+        cases: what to evaluate on, at least 8; any values, and all of them decide. Of `Cases` that
+            are split already, only the holdout cases decide.
+        least: smallest difference that matters; by default 5 % of the bounds, or of A's value.
+        passes: maximum passes over the cases, 16 by default; 1 if values do not vary.
         budget: limits of rollouts, time and money.
         metric: name of the measure that decides.
-        direction: whether more of it is better.
+        direction: `maximize` or `minimize`.
         bounds: least and greatest value of the metric; a failure counts as the worst of them.
         workers: evaluations in flight.
         timeout: seconds after which an evaluation counts as the candidate's failure.
         usd_per_rollout: the most that one evaluation may cost, which is what it is charged with;
             needed for `Budget(max_usd=…)`.
-        home: the folder for runs; by default the `.kept` found from here upwards, or made here.
+        home: the folder for runs; by default the nearest `.kept` of this folder or its parents,
+            else a new one here.
         resume: id of a comparison to go on with, or `last`.
-        sinks: told of every event.
+        sinks: receive every event.
     """
     given = locals()
     from kept.core.artifact import Candidate, Rules
@@ -382,7 +383,7 @@ def _shown(value: float | None) -> str:
 
 
 def _told(gate: object) -> str:
-    """A gate by all that it tells of itself, in any process alike."""
+    """Fingerprint of a gate, equal in every process (a default `repr` holds an address)."""
     if isinstance(gate, str) or is_dataclass(gate):
         return repr(gate)
     kind = type(gate)

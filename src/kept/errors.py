@@ -1,4 +1,4 @@
-"""The whole error tree.
+"""All exceptions of the package.
 
     KeptError               message, optional hint; the CLI prints it without a traceback
     ├── SpecError           a spec that cannot be read: every problem at once
@@ -7,8 +7,8 @@
     │   └── LockedError     another process is writing this run
     └── RunError            a run stopped by an error; its journal is intact
 
-Raised means that the run cannot honestly go on. What goes wrong inside one rollout, score or
-proposal is a `Failure` value in the journal, never an exception and never a number.
+An exception means that the run cannot go on. An error inside one rollout, score or proposal is a
+`Failure` value in the journal, never an exception and never a number.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 
 class KeptError(Exception):
-    """Something a person must know, said once, with what to do about it."""
+    """Base of all errors that are shown to the user: a message and an optional hint."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class KeptError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a spec, where it stands, and what would mend it."""
+    """One problem of a spec: its place, a message and a hint how to fix it."""
 
     where: str
     """`file:line`, or the flag it came from."""
@@ -40,7 +40,7 @@ class Problem:
 
     @property
     def place(self) -> tuple[str, int] | None:
-        """The file and the line of it; None for what came from a flag."""
+        """File and line of the problem; None if it came from a flag."""
         file, _, line = self.where.rpartition(":")
         return None if self.where.startswith("--") or not line.isdigit() else (file, int(line))
 
@@ -48,22 +48,22 @@ class Problem:
         path = f" {self.path}:" if self.path else ""
         hint = f" (hint: {self.hint})" if self.hint else ""
         if self.hint and "\n" in self.hint:
-            # what is meant to be copied must not end in a bracket of ours
+            # on its own line: a hint meant to be copied must not end in our bracket
             hint = f"\n\nhint: {self.hint}"
         return f"{self.where}{path} {self.message}{hint}"
 
 
 class SpecError(KeptError):
-    """A spec with problems, all of them."""
+    """A spec with problems; holds all of them at once."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 
     def by_flags(self, flags: Mapping[str, tuple[str, str]]) -> "SpecError":
-        """The same problems; those of values that were set by flags name the flag and its value.
+        """Return the same problems; those of values set by flags name the flag and its value.
 
-        `flags` has them by the place that a problem is reported at, such as `--set KEY=VALUE`.
+        `flags` maps the place that a problem is reported at, such as `--set KEY=VALUE`, to both.
         """
         return SpecError(
             [
@@ -91,9 +91,9 @@ class LockedError(JournalError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.pid = pid
-        """0 where nobody knows."""
+        """0 if unknown."""
         self.note = note
-        """What that process wrote down with its lock."""
+        """Text that the other process wrote into its lock file."""
 
 
 class RunError(KeptError):

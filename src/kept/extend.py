@@ -1,7 +1,7 @@
 """The facade for authors of components: runners, scorers, proposers, environments and tools.
 
-A package of your own imports from `kept`, `kept.extend` and `kept.testing`, and from nowhere else:
-these names stay, all others may change. `docs/guide/extending.md` makes such a package.
+Import only from `kept`, `kept.extend` and `kept.testing`: these names stay, all others may change.
+`docs/guide/extending.md` builds an example package.
 """
 
 from kept.core.llm import (

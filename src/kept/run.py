@@ -1,4 +1,4 @@
-"""Starting a run and going on with one: a plan, a folder, and the loop between them."""
+"""Start or resume a run: check its plan, open its folder, run the loop."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -28,37 +28,37 @@ if TYPE_CHECKING:
     from kept.recipes.base import Recipe, Request
 
 ARTIFACTS = "artifacts"
-"""What a run begins from, among its inputs."""
+"""Name of the seed's hash among a run's inputs."""
 
 SHOWN = 4
-"""Files that an error names; a folder may have thousands."""
+"""Number of files that an error names; a folder may have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How a session is watched and stopped."""
+    """Callbacks and signals that watch and stop a session."""
 
     sinks: Sequence[Sink] = ()
     clock: Clock = field(default_factory=SystemClock)
     signals: bool = False
-    """Stop in good order at `stop_signals`; only the main thread may ask for this."""
+    """Stop in good order at `stop_signals`; works in the main thread only."""
     on_signal: Callable[[], None] | None = None
     """Called at each such signal."""
     on_start: Callable[[Callable[[], None]], None] | None = None
-    """Given a function that stops the session, from any thread."""
+    """Called at the start with a function that stops the session from any thread."""
 
 
 class Ended(NamedTuple):
-    """Where a session left its run."""
+    """Folder and state of a run after a session."""
 
     folder: Path
     state: State
 
 
 def run_to_end(plan: Plan, place: Home | Path, watch: Watch) -> Ended:
-    """Run a plan in a new folder of a home, or go on in the folder of its run.
+    """Run a plan in a new folder of a home, or resume it in the folder of its run.
 
-    The session of all commands and of the Python API, in an event loop of its own.
+    All commands and the Python API run their sessions here, each in its own event loop.
     """
     return asyncio.run(_session(plan, place, watch))
 
@@ -69,12 +69,12 @@ def start(plan: Plan, home: Home, watch: Watch | None = None) -> Coroutine[Any, 
 
 
 def resume(plan: Plan, folder: Path, watch: Watch | None = None) -> Coroutine[Any, Any, Ended]:
-    """Go on with a run; refuses when what it depends on has changed since."""
+    """Resume a run; raises if its inputs have changed since."""
     return _session(plan, folder, watch or Watch())
 
 
 async def _session(plan: Plan, place: Home | Path, watch: Watch) -> Ended:
-    """From the first event of a session to its last."""
+    """Run one session, from its first event to its last."""
     now, inputs = 0.0, dict[str, str]()
     if isinstance(place, Home):
         await _probe(plan)
@@ -114,8 +114,8 @@ async def _session(plan: Plan, place: Home | Path, watch: Watch) -> Ended:
                 version=__version__,
                 t=watch.clock.time(),
             )
-        # before the first event, or a signal could come when nothing hears it; the loop that
-        # `interrupt` stops is there before this coroutine gives way
+        # installed before the first event, so that no signal is lost; `loop` exists before this
+        # coroutine first awaits, so `interrupt` always finds it
         numbers = stop_signals() if watch.signals else ()
         for number in numbers:
             running.add_signal_handler(number, interrupt)
@@ -136,7 +136,7 @@ async def _session(plan: Plan, place: Home | Path, watch: Watch) -> Ended:
 
 
 async def _probe(plan: Plan) -> None:
-    """Refuse a run whose endpoints are dead, in seconds and before anything is queued."""
+    """Raise `SetupError` if an endpoint does not answer, before anything is queued."""
     found = await asyncio.gather(*(probe.unreachable() for probe in plan.probes))
     dead = [why for why in found if why is not None]
     if dead:
@@ -145,7 +145,7 @@ async def _probe(plan: Plan) -> None:
 
 
 def _past(plan: Plan, journal: RunJournal) -> Past:
-    """The earlier sessions of a run, if the plan may go on with it."""
+    """Read the earlier sessions of a run; raises if the plan may not resume it."""
     folder = journal.folder
     path = folder / "journal.jsonl"
     past = fold_run(read_events(path), path)
@@ -156,7 +156,7 @@ def _past(plan: Plan, journal: RunJournal) -> Past:
     now = inputs_of(plan)
     if (former := plan.cases.former_fingerprint()) == started.inputs.get("cases"):
         now["cases"] = former
-    # at use: only a resume names the command that starts anew
+    # imported at use: only a resume names the command that starts anew
     from kept.recipes.base import command_line
 
     anew = command_line(_recipe(plan.recipe), plan.spec, plan.request) if plan.request else ""
@@ -166,13 +166,13 @@ def _past(plan: Plan, journal: RunJournal) -> Past:
 
 
 def gate_of(folder: Path) -> str:
-    """The gate that a run began with, by its name; empty where nothing says."""
+    """Name of the gate that a run began with; empty if unknown."""
     started = _started(folder)
     return started.settings.gate if started else ""
 
 
 def asked_for(*kinds: "type[Request]") -> Callable[[Path], bool]:
-    """A test for runs whose request is of one of these kinds."""
+    """Return a predicate for runs whose request is of one of these kinds."""
 
     def is_asked(folder: Path) -> bool:
         started = _started(folder)
@@ -182,13 +182,13 @@ def asked_for(*kinds: "type[Request]") -> Callable[[Path], bool]:
 
 
 def may_keep(folder: Path) -> bool:
-    """Whether a run has a best that it may have found."""
+    """True unless the run's recipe keeps no candidates."""
     started = _started(folder)
     return started is None or _recipe(started.recipe).keeps
 
 
 def _recipe(name: str) -> "Recipe[Any]":
-    # at use: a run from Python is planned already
+    # imported at use: a run from Python is planned already
     from kept.recipes.registry import recipe_named
 
     return recipe_named(name)
@@ -205,7 +205,7 @@ def _ask(running: asyncio.AbstractEventLoop, interrupt: Callable[[], None]) -> N
 
 
 def _changed(journal: RunJournal, seed: str, now: Candidate) -> tuple[str, ...]:
-    """The files of a seed that are not what they were; none where it was never written down."""
+    """Names of a seed's files that changed since; empty if the old seed was never stored."""
     try:
         then = journal.load(seed)
     except JournalError:
@@ -221,7 +221,7 @@ def check_drift(
     anew: str = "",
     files: Sequence[str] = (),
 ) -> None:
-    """Refuse to go on with a run whose inputs are not what they were; `anew` starts another."""
+    """Raise if the inputs of a run changed since; `anew` is the command for a new run."""
     drifted = sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
     if drifted:
         more = f" and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
@@ -234,7 +234,7 @@ def check_drift(
 
 
 def check_budget(state: State, budget: Budget, run: str) -> None:
-    """Refuse a limit that is lowered to what a run has used: it would only rewrite its ending."""
+    """Raise if a limit is lowered to what a run has used: only its recorded end would change."""
     used = {
         "max_iterations": state.next_step,
         "max_failures": state.crashes,
@@ -253,12 +253,12 @@ def check_budget(state: State, budget: Budget, run: str) -> None:
 
 
 def inputs_of(plan: Plan) -> dict[str, str]:
-    """Hashes of what a run's outcome depends on, by name."""
+    """Hashes of all inputs that a run's outcome depends on, by name."""
     return {ARTIFACTS: plan.seed.id, "cases": plan.cases.fingerprint(), **plan.inputs}
 
 
 def settings_of(plan: Plan, home: str = "") -> RunSettings:
-    """What a journal has of every plan."""
+    """Settings of a plan, as the journal records them."""
     cases = plan.cases
     counts = {"train": len(cases.train), "holdout": len(cases.holdout), "test": len(cases.test)}
     return RunSettings(
@@ -286,7 +286,7 @@ def settings_of(plan: Plan, home: str = "") -> RunSettings:
 
 
 def read_run(path: str | Path) -> Run:
-    """A run from its folder, its id, the start of its id, or `last`."""
+    """Open a run by its folder, its id, the start of its id, or `last`."""
     folder = Path(path)
     if not (folder / "journal.jsonl").is_file():
         folder = Home.find(Path.cwd()).find_run(str(path))

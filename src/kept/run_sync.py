@@ -1,4 +1,4 @@
-"""A run that a Python program waits for: in its thread or beside it, with Ctrl-C heard."""
+"""Blocking runs for Python programs, in the caller's thread or another; Ctrl-C stops them."""
 
 import asyncio
 import signal
@@ -27,14 +27,16 @@ from kept.store.home import Home
 from kept.store.reader import Run, unmeasured_words
 
 TOO_STALE = 4
-"""A run is warned of if one in so many steps came too late."""
+"""Warn if at least one in so many steps was stale."""
 
 TOO_OFTEN = 2
-"""The same of steps with nothing new: who waits for a near miss to be raced has some."""
+"""Warn if at least one in so many steps proposed nothing new.
+
+A few are normal: a proposer may repeat itself while a promising proposal waits to be raced."""
 
 
 def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Result:
-    """Run a plan to its end, or go on with the run of that name."""
+    """Run a plan to its end, or resume the run of that name."""
     folder, state, stopped = _ended(plan, home, name, sinks)
     with Run(folder, state=state) as run:
         figures = summary(run)
@@ -43,7 +45,7 @@ def run_plan(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) 
 
 
 def _warnings(plan: Plan, run: Run, figures: Summary) -> Iterator[str]:
-    """What the figures of a run hide."""
+    """Yield warnings about what the figures of a run hide."""
     state = run.state
     why = plan.not_race
     if why and isinstance(plan.gate, Strict) and state.keeps:
@@ -61,9 +63,9 @@ def _warnings(plan: Plan, run: Run, figures: Summary) -> Iterator[str]:
 
 
 def _twice(plan: Plan, state: State) -> Iterator[str]:
-    """That proposers said the same again, before their last answer was judged or after it."""
+    """Warn of repeated proposals, made before or after the first of them was judged."""
     turns = [step for step in state.history if step.turn.proposer not in OF_THE_RUN]
-    # as the result counts them, so that both speak of the same number
+    # counted as in the result, so that both show the same number
     tried = count(sum(not step.verdict.idle for step in turns), "proposal")
     stale = sum(step.verdict.code == "stale" for step in turns)
     if plan.width > 1 and stale * TOO_STALE >= len(turns) > 0:
@@ -87,8 +89,8 @@ def _twice(plan: Plan, state: State) -> Iterator[str]:
 
 
 def _advice(proposer: Proposer) -> str:
-    """What helps where the same is proposed again, by who proposes."""
-    # at use: it comes with clients of models
+    """Advice against repeated proposals, by kind of proposer."""
+    # imported at use: it imports the model clients
     from kept.proposers.function import FunctionProposer
     from kept.proposers.llm import ModelProposer
 
@@ -102,7 +104,7 @@ def _advice(proposer: Proposer) -> str:
 
 
 def run_comparison(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]) -> Compared:
-    """The same of a plan that compares."""
+    """Run or resume a comparison, like `run_plan`."""
     folder, state, stopped = _ended(plan, home, name, sinks)
     with Run(folder, state=state) as run:
         figures = summary(run)
@@ -115,7 +117,7 @@ def run_comparison(plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, 
 def _ended(
     plan: Plan, home: Home, name: str | None, sinks: tuple[Sink, ...]
 ) -> tuple[Path, State, StopReason]:
-    """Folder and state of a run that came to its end, and what that was."""
+    """Run to the end; return folder, state and stop reason. Raises if interrupted or failed."""
     place = home if name is None else home.find_run(name)
     if _inside_a_loop():
         folder, state = _in_thread(plan, place, sinks)
@@ -151,11 +153,11 @@ _MENDS = {
     "metric": "return it by this name, or name another by metric=…",
     "bounds": "pass bounds=(least, greatest) that every value is within",
 }
-"""What to do about a measure that cannot be used."""
+"""Hint for each kind of unusable measure."""
 
 
 def _in_thread(plan: Plan, place: Home | Path, sinks: tuple[Sink, ...]) -> Ended:
-    """The run in a thread and a loop of its own: in a notebook, say."""
+    """Run in another thread with its own event loop, for callers inside a loop (notebooks)."""
     stops, work = _Stops(), Future[Ended]()
     watch = Watch(sinks, on_start=stops.begin)
 
@@ -173,20 +175,20 @@ def _in_thread(plan: Plan, place: Home | Path, sinks: tuple[Sink, ...]) -> Ended
 
 
 class _Stops:
-    """Requests to stop a run, which may come before the run can hear them."""
+    """Requests to stop a run; those that come before its start are kept until then."""
 
     def __init__(self) -> None:
         self._stop: Callable[[], None] | None = None
         self._early = 0
 
     def begin(self, stop: Callable[[], None]) -> None:
-        """The run can hear now."""
+        """Register the run's stop function and pass earlier requests on."""
         self._stop = stop
         for _ in range(self._early):
             stop()
 
     def ask(self) -> None:
-        """Someone wants it to stop."""
+        """Ask the run to stop, now or once it has begun."""
         if self._stop is not None:
             self._stop()
         else:
@@ -195,7 +197,7 @@ class _Stops:
 
 @contextmanager
 def _ctrl_c(stops: _Stops) -> Generator[None]:
-    """Have Ctrl-C stop the run in good order, where the event loop around us would swallow it."""
+    """Let Ctrl-C stop the run in good order; the surrounding event loop would swallow it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals go to the main thread
         return

@@ -7,26 +7,26 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT", "VIRTUAL_ENV")
-"""Variables that a child process may see; everything else stays with us."""
+"""Variables passed on to child processes; all others are withheld."""
 
 MARK = "[secret]"
-"""What stands in the place of a secret."""
+"""Text that replaces a secret."""
 
 
 def kept_home() -> Path | None:
-    """The folder that `KEPT_HOME` names, if it does."""
+    """Folder named by `KEPT_HOME`; None if it is not set."""
     value = os.environ.get("KEPT_HOME")
     return Path(value).expanduser() if value else None
 
 
 def artifacts_db() -> Path | None:
-    """The file with prompt artifacts that `KEPT_ARTIFACTS` names, if it does."""
+    """File with prompt artifacts, named by `KEPT_ARTIFACTS`; None if it is not set."""
     value = os.environ.get("KEPT_ARTIFACTS")
     return Path(value).expanduser() if value else None
 
 
 def user_home() -> Path:
-    """The folder of whoever runs this."""
+    """Home folder of the current user."""
     return Path.home()
 
 
@@ -37,34 +37,34 @@ def readable_paths() -> tuple[Path, ...]:
 
 
 def is_set(name: str) -> bool:
-    """Whether the environment has a variable; what it holds is nobody's business."""
+    """True if the environment has a variable; its value is not revealed."""
     return name in os.environ
 
 
 def model() -> str | None:
-    """The model that `KEPT_MODEL` names for proposers, if it does."""
+    """Model for proposers, named by `KEPT_MODEL`; None if it is not set."""
     return os.environ.get("KEPT_MODEL") or None
 
 
 def cache_home() -> Path:
-    """Where what can be fetched again is kept: `KEPT_CACHE`, or Kept's part of the user's cache."""
+    """Folder for caches: `KEPT_CACHE`, or Kept's part of the user's cache folder."""
     named = os.environ.get("KEPT_CACHE")
     if named:
         return Path(named).expanduser()
     user = os.environ.get("XDG_CACHE_HOME")
-    # the standard says that a relative one is to be ignored
+    # the XDG standard ignores relative paths
     base = Path(user) if user and Path(user).is_absolute() else Path("~/.cache").expanduser()
     return base / "kept"
 
 
 def variable(name: str) -> str | None:
-    """What the environment holds for a name that a spec or a provider gives; None for nothing."""
+    """Value of a variable that a spec or provider names; None if unset or empty."""
     return os.environ.get(name) or None
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name for an address, if they do."""
-    # at use: it is slow to import, and few programs talk to anybody
+    """Proxy for an address, by HTTP_PROXY, HTTPS_PROXY and NO_PROXY; None without one."""
+    # imported at use: slow, and few programs use the network
     from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass
 
@@ -76,13 +76,13 @@ def proxy_for(url: str) -> str | None:
 
 
 def processors() -> int:
-    """Processors that this process may use, which in a container are not all there are."""
+    """Number of processors that this process may use; in a container not all of the machine's."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def program() -> str:
-    """What to type for Kept: `kept` where the shell finds it, else the path it was called by."""
-    # at use: it is slow to import, and few programs tell anybody what to type
+    """Command that starts Kept: `kept` if the shell finds it, else the path it was called by."""
+    # imported at use: slow, and few programs print a command
     import shutil
 
     called = Path(sys.argv[0])
@@ -95,9 +95,9 @@ def program() -> str:
 def install_command(extra: str) -> str:
     """Command that adds the packages of an extra to this installation.
 
-    It names the packages, for `kept[…]` would be looked up in an index, where it may be another's.
+    It names the packages, since an index may have another project under `kept[…]`.
     """
-    # at use: few programs lack anything
+    # imported at use: few programs lack a package
     import shlex
     from importlib.metadata import PackageNotFoundError, requires
     from importlib.util import find_spec
@@ -118,11 +118,11 @@ def install_command(extra: str) -> str:
 
 
 def _python() -> str:
-    """What to type for this interpreter."""
+    """Command that starts this interpreter: `python` if the shell finds it so, else its path."""
     import shutil
 
     found = shutil.which("python")
-    # not resolved: the interpreter of an environment is a link to that of the system
+    # absolute, not resolved: a virtual environment's interpreter links to the system's
     if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
         return "python"
     whole, here = Path(sys.executable), Path.cwd()
@@ -130,17 +130,17 @@ def _python() -> str:
 
 
 def debug() -> bool:
-    """Whether `KEPT_DEBUG` asks for the traceback of an internal error."""
+    """True if `KEPT_DEBUG` asks for the traceback of an internal error."""
     return os.environ.get("KEPT_DEBUG", "0") not in ("", "0")
 
 
 def no_color() -> bool:
-    """Whether `NO_COLOR` forbids colours, as https://no-color.org defines it."""
+    """True if `NO_COLOR` forbids colours, as https://no-color.org defines it."""
     return bool(os.environ.get("NO_COLOR"))
 
 
 def dumb_terminal() -> bool:
-    """Whether `TERM` says that the cursor cannot be moved."""
+    """True if `TERM` names a terminal whose cursor cannot be moved."""
     return os.environ.get("TERM", "dumb") in ("", "dumb", "unknown")
 
 
@@ -148,21 +148,22 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNOREC
 
 
 def names_secret(name: str) -> bool:
-    """Whether the name of a variable says that its value is secret."""
+    """True if a variable's name implies that its value is secret."""
     return _SECRET.search(name) is not None
 
 
 _LOGIN = re.compile(r"(?<=://)[^/?#\s@\"'<>]+@")
-"""Who an address is asked as."""
+"""Login part of an address, `user:password@`."""
 
 
 def without_login(text: str) -> str:
-    """A text whose addresses do not say as whom they are asked."""
+    """Remove the logins from all addresses of a text."""
     return _LOGIN.sub("", text)
 
 
 def logins(text: str) -> tuple[str, ...]:
-    """What must not be shown of the addresses in a text; longest first."""
+    """Logins in a text's addresses that must not be shown, each whole before its password."""
+    # short passwords are not hidden alone: they would match ordinary words
     found = [one for login in _LOGIN.findall(text) for one in (login, login[:-1].partition(":")[2])]
     return tuple(one for one in found if "@" in one or len(one) >= 8)
 
@@ -175,23 +176,23 @@ def secrets() -> tuple[str, ...]:
 
 
 def hide_in(secret: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Files with a mark in the place of a secret."""
+    """Replace a secret in files by `MARK`."""
     before, after = secret.encode(), MARK.encode()
     return {path: data.replace(before, after) for path, data in files.items()}
 
 
 def without_secrets(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """Files without any secret of our environment."""
+    """Replace every secret of our environment in files by `MARK`."""
     for secret in secrets():
         files = hide_in(secret, files)
     return files
 
 
 def child_environment(extra: Mapping[str, str], passed_on: tuple[str, ...] = ()) -> dict[str, str]:
-    """What a command is started with: the few harmless variables, and those it is given."""
+    """Environment of a child command: harmless variables, `passed_on` by name, and `extra`."""
     names = (*PASSED_ON, *passed_on)
     passed = {name: os.environ[name] for name in names if name in os.environ}
-    # so that `python` in a command is the one that runs Kept; Debian has none by that name
+    # `python` in a command is the interpreter that runs Kept; Debian has none by that name
     ours = str(Path(sys.executable).parent)
     passed["PATH"] = os.pathsep.join([ours, passed.get("PATH") or os.defpath])
     return {**passed, **extra}

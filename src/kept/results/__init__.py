@@ -1,1 +1,1 @@
-"""Typed figures of a run, read by everything that shows or returns one."""
+"""Typed figures of a run, for the CLI, reports and the Python API."""

@@ -1,6 +1,6 @@
-"""What came of measuring: every case with what happened in it, and the sums.
+"""Results of an evaluation: every case with its exchanges and metrics, and the sums.
 
-Read from the journal alone, so a report can be made of any run that measured, whenever it was.
+They are read from the journal alone, so reports can be made of old runs too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ from kept.store.jsonl import decoded
 from kept.store.reader import Run
 
 Status = Literal["passed", "scored", "failed", "errored"]
-"""`scored` is a case of a task that does not say when a case passes. `errored` is a case that could
-not be run, or not be measured: it says nothing of the agent."""
+"""`scored` is a case of a task without a pass criterion. `errored` is a case that could not be run
+or measured; it says nothing about the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Tools that one exchange was expected to use."""
+    """Tool calls that one exchange was expected to make."""
 
     exchange: int
     matched: bool
@@ -56,16 +56,16 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """One case, once."""
+    """One repeat of one case."""
 
     case: str
     repeat: int
     status: Status
     metrics: Mapping[str, float]
-    """The case's measures; of a case that errored those that could be had."""
+    """Metrics of the case; of an errored case, those that could be measured."""
     exchanges: tuple[Exchange, ...] = ()
     truths: Mapping[int, str] = field(default_factory=dict[int, str])
-    """What was expected, by exchange."""
+    """Expected answers, by exchange."""
     measured: tuple[Measured, ...] = ()
     expected: tuple[Expected, ...] = ()
     failure: Failure | None = None
@@ -74,18 +74,18 @@ class Tested:
     usage: Usage = FREE
     tries: int = 1
     described: bool = False
-    """Whether input and output were recorded for reports."""
+    """True if input and output were recorded for reports."""
 
     @property
     def why(self) -> str:
-        """Why it did not pass, in a line; empty where it did."""
+        """Reason why it did not pass, in one line; else empty."""
         if self.failure is not None:
             return self.failure.message
         return "; ".join(self.findings) if self.status in ("failed", "errored") else ""
 
     @property
     def input(self) -> str:
-        """What was said first."""
+        """Input of the first exchange."""
         return self.exchanges[0].input if self.exchanges else ""
 
     @property
@@ -97,7 +97,7 @@ class Tested:
 
     @property
     def truth(self) -> str:
-        """What the last exchange should have come to."""
+        """Expected answer of the last exchange; empty if none is recorded."""
         return self.truths.get(len(self.exchanges) - 1, "")
 
 
@@ -105,31 +105,31 @@ class Mean(NamedTuple):
     """A metric over all cases."""
 
     score: float | None
-    """Mean over cases of each case's mean; None where it was never measured."""
+    """Mean of the cases' means; None if it was never measured."""
     cases: int
     errored: int
-    """Of all times it was asked for, those when it could not be measured."""
+    """Number of attempts, of those in `asked`, in which it could not be measured."""
     asked: int
 
     @property
     def share(self) -> float:
-        """Of the times it was asked for, those when it could not be measured."""
+        """Share of attempts in which it could not be measured."""
         return self.errored / self.asked if self.asked else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """All cases of a run that measured."""
+    """All cases of an evaluation, with their sums."""
 
     run: str
     name: str
     spec: str
     asked: int
-    """Pairs of a case and a repeat."""
+    """Number of pairs of a case and a repeat."""
     graded: bool
-    """Whether there is such a thing as to pass."""
+    """True if cases can pass or fail."""
     metric_is_pass: bool
-    """Whether the metric itself says if a case passes, as that of an agent does."""
+    """True if the metric itself says that a case passes, as an agent's does."""
     metric: str
     cases: tuple[Tested, ...]
     means: Mapping[str, Mean]
@@ -137,32 +137,32 @@ class Sweep:
     elapsed: float
     version: str
     agent: Mapping[str, object]
-    """What a reader wants to know of what was measured."""
+    """Facts about the evaluated agent or student for reports, such as its model."""
     direction: Direction = "maximize"
     mean: float | None = None
-    """Mean of the primary metric, a failure counted at its worst value; None without any score."""
+    """Mean of the primary metric; a failure counts as the worst value. None without any score."""
     pass_at: float | None = None
-    """Value of the primary metric at which a case passes; None where nothing says."""
+    """Value of the primary metric at which a case passes; None if not defined."""
     min_score: float | None = None
-    """The mean that the command requires; None where it requires none."""
+    """The mean that the command requires; None without a requirement."""
     described: bool = False
-    """Whether cases are recorded with input, expected and got output."""
+    """True if any case is recorded with its input, expected and actual output."""
     of: str = ""
-    """The recipe that measures."""
+    """Name of the recipe that measures."""
 
     def count(self, status: Status) -> int:
-        """Cases that ended so."""
+        """Number of cases that ended with a status."""
         return sum(one.status == status for one in self.cases)
 
     @property
     def meets_min_score(self) -> bool | None:
-        """Whether the mean is as good as the command requires; None where it requires nothing."""
+        """True if the mean is as good as the command requires; None without a requirement."""
         if self.min_score is None:
             return None
         return self.mean is not None and _reaches(self.mean, self.min_score, self.direction)
 
     def worst_first(self) -> list[Tested]:
-        """Cases in the order of their scores, failures and the lowest scores first."""
+        """Cases by score, failures first, then the worst scores."""
         sign = 1.0 if self.direction == "maximize" else -1.0
 
         def rank(one: Tested) -> tuple[bool, float]:
@@ -172,19 +172,19 @@ class Sweep:
 
     @property
     def unscored(self) -> int:
-        """Of the errored ones, those that ran and could not be measured."""
+        """Number of errored cases that ran but could not be scored."""
         failures = (one.failure for one in self.cases if one.status == "errored")
         return sum(failure is not None and failure.scoring for failure in failures)
 
     @property
     def pass_rate(self) -> float | None:
-        """Of those that could be run and measured, the share that passed."""
+        """Share of passed cases among those that passed or failed; None without any."""
         told = self.count("passed") + self.count("failed")
         return self.count("passed") / told if told else None
 
     @property
     def usage(self) -> Usage:
-        """Of all cases."""
+        """Total usage of all cases."""
         total = FREE
         for one in self.cases:
             total += one.usage
@@ -197,36 +197,36 @@ MEASURES = {EVALUATE: True}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """What a run measures, as its facts have it under `evaluated`."""
+    """The fact `evaluated` of a run: what it measures, and what passes."""
 
     of: str
-    """The recipe that measures."""
+    """Name of the recipe that measures."""
     name: str
-    """Of what is measured."""
+    """Name of the thing that is measured."""
     rollouts: int
     cases: tuple[str, ...]
     """Ids of the cases, in order."""
     pass_at: float | None = None
     """Value of the metric at which a case passes."""
     metric_is_pass: bool = False
-    """Whether the metric itself says that a case passes."""
+    """True if the metric itself says that a case passes."""
     min_score: float | None = None
     """The mean of the primary metric that the command requires, in its direction."""
     agent: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Of an agent or a student: its model and what it has."""
+    """Facts about an agent or a student, such as its model and tools."""
 
 
 def evaluated_in(state: State, folder: Path | None = None) -> Evaluated | None:
-    """What a run measures; None for a run that does something else."""
+    """Read the fact `evaluated`; None for a run of another kind."""
     if state.started is None or not MEASURES.get(state.started.recipe):
         return None
     return decoded(state.started.facts.get("evaluated"), Evaluated, "facts.evaluated", folder)
 
 
 def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
-    """What a run measured; None where it does something else.
+    """Return the results of an evaluation; None for a run of another kind.
 
-    Without traces it is told at once how many passed, and nothing of what happened.
+    Without traces it is quick: statuses and scores, but no exchanges or details.
     """
     started = run.state.started
     told = evaluated_in(run.state, run.folder)
@@ -237,7 +237,7 @@ def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
     means = _means(cases, metric_is_pass=grading.metric_is_pass)
     mean = _whole_mean(run, grading.metric, means)
     if mean is not None and grading.metric in means:
-        # with failures at their worst value, as everywhere else
+        # this mean counts failures as the worst value, as the run's verdict does
         judged = {one.case for one in cases if one.status != "errored"}
         means[grading.metric] = means[grading.metric]._replace(score=mean, cases=len(judged))
     return Sweep(
@@ -264,7 +264,7 @@ def sweep_of(run: Run, *, traces: bool = True) -> Sweep | None:
 
 
 class Grading(NamedTuple):
-    """What decides whether a case passes."""
+    """Criterion by which a case passes."""
 
     metric: str
     direction: Direction
@@ -273,11 +273,11 @@ class Grading(NamedTuple):
 
     @property
     def graded(self) -> bool:
-        """Whether a case can pass: the metric says so, or a value at which it does."""
+        """True if cases can pass or fail, by the metric itself or by `pass_at`."""
         return self.metric_is_pass or self.pass_at is not None
 
     def status(self, outcome: Outcome) -> Status:
-        """How a pair ended."""
+        """Status of a pair, from its outcome."""
         if outcome.failure is not None:
             return "errored" if outcome.failure.blame == "infrastructure" else "failed"
         if not self.graded:
@@ -289,7 +289,7 @@ class Grading(NamedTuple):
 
 
 def grading_of(settings: RunSettings, told: Evaluated) -> Grading:
-    """What decides whether a case of a run passes."""
+    """Pass criterion of a run."""
     return Grading(settings.metric, settings.direction, told.pass_at, told.metric_is_pass)
 
 
@@ -298,7 +298,7 @@ def _reaches(value: float, wanted: float, direction: Direction) -> bool:
 
 
 def _whole_mean(run: Run, metric: str, means: "Mapping[str, Mean]") -> float | None:
-    """Mean over all cases, as the run itself summed it up; before its end, that of the cases."""
+    """Mean over all cases, from the run's verdict; before its end, from the cases so far."""
     for step in run.state.history:
         if "value" in step.verdict.numbers:
             return step.verdict.numbers["value"]
@@ -307,7 +307,8 @@ def _whole_mean(run: Run, metric: str, means: "Mapping[str, Mean]") -> float | N
 
 
 def _cases(run: Run, asked: Sequence[str], grading: Grading, traces: bool) -> Iterator[Tested]:
-    """Every pair once, in the order of the cases: what was tried again counts as it ended."""
+    """Yield every pair once, in the order of the cases; the last of several attempts counts."""
+    # by pair, so that a later attempt replaces an earlier one
     rows = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
     order = {case: at for at, case in enumerate(asked)}
     for key in sorted(rows, key=lambda key: (key[0], order.get(key[1], len(order)), key[1])):
@@ -317,7 +318,7 @@ def _cases(run: Run, asked: Sequence[str], grading: Grading, traces: bool) -> It
 
 
 def tested(job: Job, outcome: Outcome, trace: Sequence[TraceItem], grading: Grading) -> Tested:
-    """One pair, from what is written down of it."""
+    """Build one pair's result from its records."""
     measured = tuple(_measured(item) for item in trace if item.role == "metric")
     tools = (cast("Mapping[str, Any]", item.data) for item in trace if item.role == "tools")
     expected = tuple(
@@ -360,7 +361,8 @@ def _by_metric(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def _means(cases: Sequence[Tested], *, metric_is_pass: bool) -> dict[str, Mean]:
-    """Each metric over all cases, a score of 0 like any other; the worst for an agent's failure."""
+    """Mean of each metric over all cases; an agent's failure counts as 0 in missing metrics."""
+    # scores by metric and case, one for each repeat
     scores: dict[str, dict[str, list[float]]] = {}
     asked: dict[str, int] = {}
     errored: dict[str, int] = {}
@@ -374,7 +376,7 @@ def _means(cases: Sequence[Tested], *, metric_is_pass: bool) -> dict[str, Mean]:
     names = dict.fromkeys(name for name in (*scores, *asked) if name not in hidden)
     for one in cases if metric_is_pass else ():
         if one.failure is not None and one.status == "failed":
-            # who comes to no answer is as bad as who answers wrongly, by every metric
+            # no answer is as bad as a wrong one, in every metric
             for name in names.keys() - one.metrics.keys():
                 scores.setdefault(name, {}).setdefault(one.case, []).append(0.0)
     found: dict[str, Mean] = {}
@@ -405,5 +407,5 @@ def _measured(item: TraceItem) -> Measured:
 
 
 def called(one: Tested) -> str:
-    """What a measurement is known by: its case, and which repeat of it."""
+    """Display name of a measurement: its case, and the repeat if it is not the first."""
     return one.case if not one.repeat else f"{one.case} #{one.repeat + 1}"

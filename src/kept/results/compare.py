@@ -1,4 +1,4 @@
-"""A comparison told from its journal: an answer for each challenger, or what one could show."""
+"""A comparison, read from its journal: an answer per challenger, or a forecast."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,13 +16,13 @@ from kept.store.jsonl import decoded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """How one challenger stands to the seed."""
+    """Result of one challenger against the seed."""
 
     label: str
     step: int | None
-    """None while it was not begun."""
+    """None if it has not begun."""
     answer: str
-    """`better`, `not better`, `worse` or `cannot tell`; or `failed`, or `open` without any yet."""
+    """`better`, `not better`, `worse`, `cannot tell` or `failed`; `open` before there is one."""
     reason: str
     seed_value: float | None
     value: float | None
@@ -30,65 +30,65 @@ class Line:
     """The challenger's value less the seed's, in the metric's own units and direction."""
     low: float | None
     high: float | None
-    """Where the true difference lies for cases like these; None where nothing bounds it."""
+    """Bounds of the confidence interval of the true difference; None without bounds."""
     numbers: Mapping[str, float]
     crashed: bool = False
-    """Whether none of its rollouts came to an end."""
+    """True if its step crashed, as when all of its rollouts failed."""
 
     @property
     def rollouts(self) -> int:
-        """Its own; those of the seed are shared by all."""
+        """Number of its own rollouts; those of the seed are shared by all challengers."""
         return int(self.numbers.get("rollouts", 0))
 
     @property
     def here(self) -> str:
-        """What these very cases show of it, whatever new ones would."""
+        """Answer for exactly these cases, without generalizing to new ones."""
         return {1.0: "better", -1.0: "worse"}.get(self.numbers.get("here", 0.0), "cannot tell")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What a comparison on these cases could show."""
+    """Forecast of what a comparison on these cases can show."""
 
     cases: int
     seed_value: float
     noise: float
     """Standard deviation of answers to the same case."""
     between: float
-    """The same of cases."""
+    """Standard deviation between cases."""
     widest: float
-    """What that is at most, with a chance of 95 %."""
+    """Upper bound of `between`, at 95 % confidence."""
     least: float
-    """The least gain worth knowing of; 0 where nothing says what that is."""
+    """Smallest difference that matters; 0 if undefined."""
     wanted: int | None
-    """Cases that it takes to find that, where it is the same on every case, in all passes."""
+    """Number of cases needed to find it in all passes, if it is the same on every case."""
     fewest: int
-    """Cases that must get better, and none worse, for the least that can be said."""
+    """Smallest number of improved cases, with none worse, that can be significant."""
     forecasts: tuple[Forecast, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What was asked and what came of it."""
+    """A comparison: its question and its results."""
 
     seed: str
-    """As it was called."""
+    """Label of the seed."""
     cases: int
     alpha: float
     lines: tuple[Line, ...]
     planned: Planned | None
-    """Only where the seed alone was measured."""
+    """Set only if the seed alone was measured."""
     plans: bool
     reason: str = ""
-    """Why nothing could be planned."""
+    """Reason of the verdict on the seed alone; says why `planned` is None, if it is."""
 
     @property
     def better(self) -> bool:
-        """Whether any challenger is."""
+        """True if any challenger is better than the seed."""
         return any(line.answer == "better" for line in self.lines)
 
     def document(self) -> dict[str, Any]:
-        """All of it, for programs."""
+        """All figures as plain data, for `--json`."""
         lines = [
             {**asdict(line), "rollouts": line.rollouts, "here": line.here} for line in self.lines
         ]
@@ -111,20 +111,20 @@ COMPARES = {COMPARE: True}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """What a comparison compares, as its facts have it under `compared`."""
+    """The fact `compared` of a run: its labels and settings."""
 
     labels: tuple[str, ...]
-    """As the seed and its challengers are called."""
+    """Labels of the seed and of its challengers, in this order."""
     most: int
-    """Passes over the cases, at most."""
+    """Maximum number of passes over the cases."""
     least: float | None = None
-    """The least gain worth knowing of."""
+    """Smallest difference that matters; None for the default."""
     plans: bool = False
-    """Whether the seed is measured alone, to say what a comparison could show."""
+    """True if the seed is measured alone, for a forecast."""
 
 
 def compared_in(state: State, folder: Path | None = None) -> Compared | None:
-    """What a run compares; None for a run that compares nothing."""
+    """Read the fact `compared`; None for a run of another kind."""
     if state.started is None or not COMPARES.get(state.started.recipe):
         return None
     return decoded(state.started.facts.get("compared"), Compared, "facts.compared", folder)
@@ -133,16 +133,16 @@ def compared_in(state: State, folder: Path | None = None) -> Compared | None:
 def comparison_of(
     state: State, reasons: Mapping[int, str] | None = None, folder: Path | None = None
 ) -> Comparison | None:
-    """The comparison that a run is; None for any other run.
+    """Return the comparison of a run; None for a run of another kind.
 
-    Reasons of steps, where given, say what failed, which those in the state do not.
+    `reasons` of steps replace those in the state, which do not say what failed.
     """
     told = compared_in(state, folder)
     if told is None:
         return None
     seed, *others = told.labels
     gate = Compare(max(1, len(others)), told.least, told.most)
-    # each is asked until it has an answer, and the last one counts
+    # a challenger may have several steps until it has an answer; the last one counts
     closed = {step.turn.number: step for step in state.history}
     known = {step.step: step.verdict.words for step in state.history} | dict(reasons or {})
     minimize = state.settings.direction == "minimize"
@@ -168,6 +168,7 @@ def comparison_of(
 def _line(label: str, step: ClosedStep | None, minimize: bool) -> Line:
     numbers: Mapping[str, float] = step.verdict.numbers if step else {}
     gain, low, high = (numbers.get(name) for name in ("gain", "low", "high"))
+    # a gain is positive if better; a difference is in the metric's own direction
     ends = (_turned(high), _turned(low)) if minimize else (low, high)
     answer = "open"
     if step is not None:
@@ -196,6 +197,7 @@ def _planned(step: ClosedStep | None, gate: Compare) -> Planned | None:
         return None
     numbers = step.verdict.numbers
     cases, noise, widest = int(numbers["cases"]), numbers["noise"], numbers["widest"]
+    # the verdict has variances, `Planned` has standard deviations
     return Planned(
         cases=cases,
         seed_value=numbers["seed_value"],
@@ -203,6 +205,7 @@ def _planned(step: ClosedStep | None, gate: Compare) -> Planned | None:
         between=numbers["between"] ** 0.5,
         widest=widest**0.5,
         least=numbers["least"],
+        # a difference of two answers has twice the noise of one
         wanted=cases_needed(
             Spread(2 * noise, 0.0), numbers["least"], gate.most, gate.final(cases, gate.most)
         ),

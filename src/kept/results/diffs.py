@@ -1,6 +1,6 @@
-"""Text diffs of a step, and comparison of two measured runs case by case.
+"""Text diffs of a step, and comparison of two evaluations case by case.
 
-A step shows its candidate, the text it was judged against, and the difference.
+A step's diff is between the text it was judged against and its candidate.
 
 Two runs are compared on common cases, with the case as unit: flipped cases, and their
 significance. The bounds of the mean difference hold for unseen cases at 95 % confidence.
@@ -30,7 +30,7 @@ def step_diff(run: Run, closed: StepClosed) -> str:
 
 
 def sides_of(run: Run, closed: StepClosed) -> tuple[Candidate, Candidate]:
-    """What a step was judged against, and its candidate, which it must have."""
+    """Return a step's incumbent and its candidate; the step must have a candidate."""
     incumbent = run.candidate(closed.incumbent)
     return _shown(run, incumbent, _candidate(run, closed, incumbent))
 
@@ -41,20 +41,20 @@ def best_diff(run: Run) -> str:
 
 
 def _shown(run: Run, old: Candidate, new: Candidate) -> tuple[Candidate, Candidate]:
-    """Both sides; of a refinement the deliverables alone."""
+    """Both sides as shown; of a refinement only the deliverables."""
     shown = _DELIVERED.get(run.glance.begun.recipe)
     return (shown(old), shown(new)) if shown else (old, new)
 
 
 def _deliverable(candidate: Candidate) -> Candidate:
-    # at use: few runs refine
+    # imported at use: few runs refine
     from kept.orchestrator.refine.attempt import deliverable_of
 
     return deliverable_of(candidate)
 
 
 _DELIVERED: Mapping[str, Callable[[Candidate], Candidate]] = {REFINE: _deliverable}
-"""What of a candidate is shown, by recipe, where that is not all of it."""
+"""Functions that reduce a candidate to its shown part, by recipe; others show all."""
 
 
 def _candidate(run: Run, closed: StepClosed, incumbent: Candidate) -> Candidate:
@@ -62,12 +62,12 @@ def _candidate(run: Run, closed: StepClosed, incumbent: Candidate) -> Candidate:
     try:
         return run.candidate(closed.candidate)
     except JournalError:
-        # one that a guard refused was never stored, but its edits say exactly what it was
+        # a candidate that a guard refused is not stored; its edits rebuild it exactly
         return reapply(incumbent, closed.reports)
 
 
 LEVEL = 0.025
-"""The risk on each side."""
+"""Error probability on each side of the interval."""
 
 Answer = Literal["better", "worse", "cannot tell", "the same"]
 
@@ -85,7 +85,7 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One metric, from the first run to the second."""
+    """Change of one metric from the first run to the second."""
 
     metric: str
     cases: int
@@ -101,7 +101,7 @@ class Shift:
 
     @property
     def answer(self) -> Answer:
-        """What these cases show for others like them."""
+        """Conclusion for unseen cases like these, from the bounds of the mean difference."""
         if self.low > 0:
             return "better"
         if self.high < 0:
@@ -111,7 +111,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """From one run to another."""
+    """Differences between two runs."""
 
     first: str
     second: str
@@ -120,10 +120,10 @@ class Difference:
     better: tuple[Flip, ...]
     worse: tuple[Flip, ...]
     apart: tuple[str, ...]
-    """Cases that only one of them measured, or could measure."""
+    """Cases that only one of the runs measured, or could measure."""
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """All differences as plain data, for `--json`."""
         return {
             "first": self.first,
             "second": self.second,
@@ -146,12 +146,13 @@ class Difference:
 
 
 def difference(first: Sweep, second: Sweep) -> Difference:
-    """What changed from the first to the second."""
+    """Compare two evaluations on their common cases."""
     old, new = _by_case(first), _by_case(second)
     both = [case for case in new if case in old]
     apart = tuple(case for case in (*old, *new) if (case in old) != (case in new))
     graded = first.graded and second.graded
     shifts = [_shift(name, both, old, new) for name in second.means if name in first.means]
+    # without a metric of that name, `passed` is the share of repeats that pass
     if graded and PASSED not in second.means:
         shifts.insert(0, _shift(None, both, old, new))
     better, worse = _flips(both, old, new) if graded else ((), ())
@@ -161,7 +162,7 @@ def difference(first: Sweep, second: Sweep) -> Difference:
 
 
 def _by_case(sweep: Sweep) -> dict[str, list[Tested]]:
-    """What could be measured, by case: what errored says nothing of either side."""
+    """Group results by case, without errored ones, which say nothing about either run."""
     found: dict[str, list[Tested]] = {}
     for one in sweep.cases:
         if one.status != "errored":
@@ -173,7 +174,7 @@ def _value(name: str | None, rows: Sequence[Tested]) -> float | None:
     """The mean of a metric; without a name, the share of rows that pass."""
     if name is None:
         return fmean(one.status == "passed" for one in rows)
-    # who comes to no answer is as bad as who answers wrongly
+    # no answer is as bad as a wrong one
     scores = [0.0 if one.failure else one.metrics.get(name) for one in rows]
     there = [score for score in scores if score is not None]
     return fmean(there) if there else None

@@ -1,4 +1,4 @@
-"""Counts of failures inside rollouts, and what they mean for going on."""
+"""Failures inside rollouts, in groups, and what they mean for a resume."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ SHOWN_CASES = 5
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Failures that read the same."""
+    """Failures with the same kind, blame and message."""
 
     kind: str
     blame: str
@@ -24,9 +24,9 @@ class FailureGroup:
 
 
 def failures(run: Run) -> list[FailureGroup]:
-    """The failures of all rollouts, the most frequent first.
+    """Group the failures of all rollouts, the most frequent first.
 
-    Only lines that hold one are read as records: of a million rollouts few fail.
+    Only lines that hold a failure are decoded: of a million rollouts few fail.
     """
     groups: dict[tuple[str, str, str], FailureGroup] = {}
     for row in run.all_lines(b'"failure":{'):
@@ -44,9 +44,9 @@ def failures(run: Run) -> list[FailureGroup]:
 
 
 def measure_is_broken(told: Summary, run: Run) -> bool:
-    """Whether a run ended since not even its seed could be measured, and waiting will not help.
+    """True if a run ended because its seed could not be measured, and waiting will not help.
 
-    What mends that is a change of the task, and with it goes a new run.
+    The fix is a change of the task, which needs a new run.
     """
     if told.stopped is None or told.stopped.kind != "error" or told.seed_value is not None:
         return False
@@ -55,5 +55,5 @@ def measure_is_broken(told: Summary, run: Run) -> bool:
 
 
 def may_pass(run: Run) -> bool:
-    """Whether anything of what went wrong is asked for again when the run goes on."""
+    """True if a resume would retry some failures: those that the infrastructure caused."""
     return any(group.blame == "infrastructure" for group in failures(run))

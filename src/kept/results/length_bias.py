@@ -1,7 +1,7 @@
-"""Whether judges go by length: how their scores move with how much they were given to read.
+"""Length bias of judges: rank correlation of their scores with the length of the judged text.
 
-Both are taken against their mean on the same case, since one case may well want more words than
-another. By ranks, since a text may be ten times as long and not ten times as good.
+Lengths and scores are taken relative to their mean on the same case, since some cases need more
+words than others. Ranks are used because a text ten times as long is not ten times as good.
 """
 
 import math
@@ -15,20 +15,20 @@ from kept.store.reader import Run
 CHARS = "judged_chars"
 
 FEWEST = 20
-"""Rollouts below which nothing is said."""
+"""Minimum number of rollouts for a finding."""
 
 CLEAR = 0.4
-"""A correlation from which on it is worth a word."""
+"""Minimum absolute correlation that is reported."""
 
 SURE = 3.0
-"""Standard errors that it must be away from none."""
+"""Minimum distance of the correlation from 0, in standard errors."""
 
 
 class Moves(NamedTuple):
-    """How scores move with length."""
+    """Correlation of a judge's scores with length."""
 
     judge: str
-    """The measure that moves."""
+    """Name of the judge's metric."""
     correlation: float
     rollouts: int
 
@@ -40,10 +40,11 @@ class _Read(NamedTuple):
 
 
 def moves_with_length(run: Run) -> list[Moves]:
-    """Every judge of a run whose scores clearly do."""
+    """Find the judges of a run whose scores clearly move with length."""
     rows: dict[str, list[_Read]] = defaultdict(list)
     for _, job, outcome in run.rollouts():
         for name, chars in outcome.metrics.items():
+            # a metric `NAMEjudged_chars` has the lengths for the judge's `NAMEscore`
             head, _, last = name.rpartition(CHARS)
             score = outcome.metrics.get(f"{head}score")
             if name.endswith(CHARS) and not last and score is not None:
@@ -56,7 +57,7 @@ def _clear(judge: str, rows: Sequence[_Read]) -> Moves | None:
     found = correlation(_ranks(chars), _ranks(scores))
     if found is None or len(chars) < FEWEST or abs(found) < CLEAR:
         return None
-    # Fisher's transformation, whose standard error depends on the number alone
+    # Fisher's z-transformation: its standard error is 1 / sqrt(n - 3), whatever the correlation
     away = math.atanh(min(abs(found), 1 - 1e-9)) * math.sqrt(len(chars) - 3)
     return Moves(judge, found, len(chars)) if away >= SURE else None
 
@@ -80,7 +81,7 @@ def _against_mean(values: Iterable[float]) -> list[float]:
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Places in order; equal values share the mean of theirs."""
+    """Ranks of values, from 0; equal values share their mean rank."""
     order = sorted(range(len(values)), key=lambda at: values[at])
     ranks = [0.0] * len(values)
     done = 0
@@ -93,7 +94,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Pearson's; None where one of the two never moves."""
+    """Pearson correlation; None if empty, or if one side is constant."""
     if not a:
         return None
     mean_a, mean_b = sum(a) / len(a), sum(b) / len(b)

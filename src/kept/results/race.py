@@ -1,4 +1,4 @@
-"""Figures of a race: its counts, and what came nearest to a proof."""
+"""Figures of a race: its counts, and the step that came nearest to a proof."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from kept.results.summary import StepLine, Summary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Facts of a run that its conclusion rests on; a `Summary` has them too."""
+    """Facts that the conclusion of a run rests on; a `Summary` has them too."""
 
     recipe: str
     gate: str
@@ -30,22 +30,22 @@ class Outcome:
 
 
 class Doubt(NamedTuple):
-    """What came nearest to a proof, and had none."""
+    """The step that came nearest to a proof without having one."""
 
     step: int
     gain: float
     low: float
     high: float
     cases: int
-    """That were looked at."""
+    """Number of cases that it was measured on."""
     wanted: int | None
-    """Deciding cases that would prove such a gain in four runs of five; None where none would."""
+    """Deciding cases that would prove such a gain in four of five runs; None if no number would."""
     rollouts: int
-    """What a proof on so many would take."""
+    """Number of rollouts that a proof on `wanted` cases would take."""
 
 
 def doubt_of(told: Summary | Outcome) -> Doubt | None:
-    """The nearest miss of a race that ended without a proof; None where nothing came near one."""
+    """Find the step since the last proof that came nearest to one; None if none came near."""
     proven = max((row.step for row in told.steps if row.best), default=-1)
     tried = [row for row in told.steps if row.step > proven and "alpha_promote" in row.numbers]
     near = [row for row in tried if row.numbers["gain"] > 0 and "low" in row.numbers]
@@ -58,61 +58,61 @@ def doubt_of(told: Summary | Outcome) -> Doubt | None:
 
 def _doubt(row: StepLine, cases: int) -> Doubt:
     gain, low, high = (row.numbers[name] for name in ("gain", "low", "high"))
-    # not by the interval, which counts cases that nobody saw: a proof does not
+    # from p, not from the interval: the interval is for unseen cases, a proof is not
     error = gain / student(1 - row.numbers["p"], cases - 1)
-    # by cases alone: how much of it further passes would take away, the verdict does not say
+    # all of it as spread between cases: the verdict does not say how much more passes would remove
     spread = Spread(noise=0.0, effect=(error * sqrt(cases)) ** 2)
     # the next proof of a run has half as much to risk
     wanted = cases_needed(spread, gain, 1, row.numbers["alpha_promote"] / 2)
     if wanted is not None and wanted > cases:
-        # one figure in all sentences: the cases that are there, and about so many more
+        # rounded here, so that all sentences show the same number of further cases
         wanted = cases + rounded_up(wanted - cases)
     passes = row.numbers.get("passes", 1.0)
     return Doubt(row.step, gain, low, high, cases, wanted, int(2 * passes * (wanted or 0)))
 
 
 def no_step_left(told: Summary) -> bool:
-    """Whether a resume could do nothing, as every iteration is used and judged."""
+    """True if a resume could do nothing: every iteration is used and judged."""
     most = told.budget.get("max_iterations")
     return most is not None and len(told.steps) >= most and not told.open
 
 
 def rounded_up(number: int) -> int:
-    """A number that is an estimate, to tens from 20 on."""
+    """Round an estimate up to tens, from 20 on."""
     return number if number < 20 else -(-number // 10) * 10
 
 
 @dataclass(frozen=True, slots=True)
 class Raced:
-    """The counts of a race's four questions."""
+    """Counts of a race, by stage."""
 
     screened: int
-    """Proposals that met train cases."""
+    """Number of proposals screened on train cases, merges excluded."""
     near: int
-    """Of them, those worth a race together with others."""
+    """Number of promising ones among them, which wait to be raced together with others."""
     raced: int
     won: int
-    """Races that ended in a keep."""
+    """Number of races that ended in a keep."""
     kept: int
-    """Keeps, those among them that were proven at once, without a race before."""
+    """Number of all keeps, with those that were proven without a race."""
     risked: float
-    """Chance of error that the races were allowed, in sum."""
+    """Sum of the error probabilities that the races were allowed."""
     proofs: tuple[str, ...]
-    """What each promotion that was asked for said."""
+    """Reason of each promotion's verdict."""
     simpler: int = 0
-    """Simplifications that were tested for being no worse than by the margin."""
+    """Number of simplifications tested for being no worse than the margin allows."""
     simpler_kept: int = 0
     entered: int = 0
-    """Alternatives that were compared all together."""
+    """Number of alternatives that were compared together."""
     finalists: int = 0
-    """Of them, those that went on after their first look."""
+    """Number of them that passed their first look."""
     ties: int = 0
-    """Raced for their tie-breakers."""
+    """Number of candidates tested because of their tie-breakers."""
     ties_kept: int = 0
 
 
 def raced(told: Summary) -> Raced | None:
-    """The counts of a run whose gate is the race; None of any other."""
+    """Return the counts of a race; None for a run with another gate."""
     if told.gate != "race":
         return None
     screened = [row for row in told.steps if "screen_gain" in row.numbers and row.proposer != MERGE]
@@ -138,7 +138,7 @@ def raced(told: Summary) -> Raced | None:
 
 
 def leads(steps: Sequence[StepLine], seed: float | None) -> dict[int, float | None]:
-    """What led when each step closed: the value of the last keep."""
+    """Leading value when each step closed: that of the last keep, at first the seed's."""
     found: dict[int, float | None] = {}
     for row in steps:
         seed = row.value if row.kept else seed

@@ -29,7 +29,7 @@ from kept.store.step_index import answered_step, opened_step
 
 @dataclass(frozen=True, slots=True)
 class EditFate:
-    """What one edit was and what became of it."""
+    """One edit and its fate."""
 
     edit: Edit
     fate: str
@@ -38,7 +38,7 @@ class EditFate:
 
     @property
     def words(self) -> str:
-        """`set_value config.ini: temperature = 0.2`."""
+        """The edit in one line, such as `set_value config.ini: temperature = 0.2`."""
         name = f"{self.edit.op} {self.edit.path}"
         if isinstance(self.edit, SetValue):
             name += f": {self.edit.key} = {self.edit.value}"
@@ -47,14 +47,14 @@ class EditFate:
 
 @dataclass(frozen=True, slots=True)
 class StepRollout:
-    """One rollout that a step asked for."""
+    """One rollout of a step."""
 
     job: Job
     side: str
     """`challenger`, `incumbent`, or `other` for candidates that a rebase left behind."""
     outcome: Outcome
     trace: tuple[TraceItem, ...]
-    """Empty unless traces were asked for."""
+    """Empty unless traces were requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +67,20 @@ class StepDetail:
     row: StepLine | None
     """None while it has no verdict."""
     reply: str
-    """What the proposer answered, in words; empty while it is at work."""
+    """The proposer's answer in words; empty while it is at work."""
     edits: tuple[EditFate, ...]
     diff: str
     rollouts: tuple[StepRollout, ...]
     proposing: tuple[TraceItem, ...] = ()
-    """What happened while it was proposed; empty unless traces were asked for."""
+    """Trace of the proposing program; empty unless traces were requested."""
     stages: tuple[Stage, ...] = ()
-    """What happened in each stage; empty while it has no verdict."""
+    """Stages of the step in order; empty while it has no verdict."""
     prompt: str = ""
-    """The file of the user's own that told a model to propose; empty where it was Kept's."""
+    """The user's prompt file for the proposer; empty if Kept's own prompt was used."""
 
 
 def step_detail(run: Run, step: int, *, traces: bool = False) -> StepDetail:
-    """A step that the run has, in full; without reading any other."""
+    """Read one step of a run in full, without reading others."""
     for opened in run.glance.open:
         if opened.step == step:
             return _open_detail(run, opened, traces)
@@ -113,7 +113,7 @@ def _prompt(run: Run, turn: Turn) -> str:
 
 
 def _proposing(run: Run, step: int) -> tuple[TraceItem, ...]:
-    """What happened while a proposal was made, where a program made it."""
+    """Trace of the program that made a proposal; empty if a model did."""
     ran = run.executions([proposal_scope(step)])
     return tuple(item for _, rollout in ran for item in rollout.trace)
 
@@ -159,25 +159,25 @@ def _words(reply: Reply | None) -> str:
 def _rollouts(
     run: Run, step: int, sides: tuple[str | None, str], traces: bool, start: int | None = None
 ) -> Iterator[StepRollout]:
-    """Those that a step asked for; of an open one those behind `start`."""
+    """Yield the rollouts of a step; of an open step, read the file from `start` on."""
     names = {sides[1]: "incumbent", sides[0]: "challenger"}
     found = run.rollouts(step) if start is None else run.rollouts_from(start, step)
     for _, job, outcome in found:
-        # an open step has no candidate on record yet: what is not the incumbent is its own
+        # an open step has no candidate on record yet: all but the incumbent's rollouts are its own
         side = names.get(job.candidate_id, "other" if start is None else "challenger")
         trace = run.trace(outcome.trace) if traces and outcome.trace else ()
         yield StepRollout(job, side, outcome, trace)
 
 
 TRACED = 3
-"""Rollouts that are told from beginning to end where nobody asks for all of them."""
+"""Number of rollouts shown with their traces, unless all are requested."""
 
 MOST = 5
-"""Cases that are named where one is meant that there is not."""
+"""Number of cases named as examples when the requested one does not exist."""
 
 
 def case_rollouts(run: Run, case: str, *, traces: bool = False) -> tuple[StepRollout, ...]:
-    """Every rollout of a case, the last first; without `traces`, only the last few have theirs."""
+    """All rollouts of a case, the last first; without `traces`, only the last few have a trace."""
     found = [(step, job, outcome) for step, job, outcome in run.rollouts() if job.case_id == case]
     made: dict[str | None, int] = {}
     for closed in run.state.history:
@@ -185,7 +185,7 @@ def case_rollouts(run: Run, case: str, *, traces: bool = False) -> tuple[StepRol
     rows: list[StepRollout] = []
     for n, (step, job, outcome) in enumerate(reversed(found)):
         trace = run.trace(outcome.trace) if outcome.trace and (traces or n < TRACED) else ()
-        # whose it is, not who asked for it: a later step may look at what an earlier one made
+        # the step that made the candidate: a later step may roll it out again
         by = made.get(job.candidate_id, step)
         side = "seed" if job.candidate_id == run.state.seed else f"step {by}"
         rows.append(StepRollout(job, side, outcome, trace))
@@ -193,14 +193,14 @@ def case_rollouts(run: Run, case: str, *, traces: bool = False) -> tuple[StepRol
 
 
 def cases_like(run: Run, name: str) -> list[str]:
-    """The case of this name; else all whose names begin so."""
+    """Return the case of this name, else all whose names begin with it."""
     jobs = (job.case_id for _, job, _ in run.rollouts())
     found = dict.fromkeys(case for case in jobs if case.startswith(name))
     return [name] if name in found else list(found)
 
 
 def some_cases(run: Run, most: int = MOST) -> list[str]:
-    """A few of the cases that were run."""
+    """Return at most `most` of the cases that were run."""
     found: dict[str, None] = {}
     for _, job, _ in run.rollouts():
         found[job.case_id] = None

@@ -1,7 +1,6 @@
 """Summary of a run for all views: scoring in words, tie-breakers, shares of proposers.
 
-Scoring is read from what the settings of a run have of its scorer; an unknown format gives no
-text.
+Scoring is read from the run's recorded settings; an unknown format gives no text.
 """
 
 from collections import Counter
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Named(TypedDict):
-    """A criterion."""
+    """A criterion of a judge."""
 
     name: str
 
@@ -71,7 +70,7 @@ class Part(TypedDict):
 
 
 class Scoring(TypedDict, total=False):
-    """How candidates are run or scored, as far as it is told in words."""
+    """Recorded settings of a runner or scorer that its description in words uses."""
 
     type: str
     command: object
@@ -89,12 +88,12 @@ class Scoring(TypedDict, total=False):
 
 
 def scoring_in(document: Document) -> Scoring:
-    """The runner or scorer of the settings of a run, or of a plan."""
+    """Decode the runner or scorer in the settings of a run or plan."""
     return decoded(document, Scoring, "settings.spec")
 
 
 def scorer_words(told: Scoring) -> str:
-    """One line about a scorer or a runner; empty where nothing is known of it."""
+    """Describe a scorer or runner in one line; empty if its type is unknown."""
     match told:
         case {"command": str(command)}:
             return f"`{command}`"
@@ -133,12 +132,12 @@ def _judge_words(told: Scoring) -> str:
 
 
 def judges(told: Scoring) -> bool:
-    """Whether models take part as judges."""
+    """True if models take part as judges."""
     return told.get("type") == "judge" or any(judges(part["scorer"]) for part in _parts(told))
 
 
 def scoring_functions(told: Scoring) -> Iterator[str]:
-    """The Python functions of the user that take part."""
+    """Yield the user's Python functions that take part."""
     match told:
         case {"type": "python", "function": str(function)}:
             yield function
@@ -152,21 +151,21 @@ def _parts(told: Scoring) -> list[Part]:
 
 
 _BEST_KNOWN: tuple[Purpose, ...] = ("test", "promote", "decide", "screen")
-"""Whose draws are shown: the first of these that both have met."""
+"""Purposes of rollouts, in order of preference: the first that seed and best share is shown."""
 
 
 class Tie(NamedTuple):
-    """A tie-breaker, and its means."""
+    """A tie-breaker and its means."""
 
     metric: str
     was: float | None
-    """Of the seed; None where no rollout emitted it."""
+    """Mean of the seed; None if no rollout emitted it."""
     now: float | None
-    """Of the best."""
+    """Mean of the best; None if no rollout emitted it."""
 
 
 def ties_of(state: State) -> tuple[Tie, ...]:
-    """Every tie-breaker of a run, in order; nothing while nothing was measured."""
+    """All tie-breakers of a run in order; empty until seed and best share a measurement."""
     names = [one.partition(" ")[2] for one in state.settings.tie_breakers]
     seed = {e.purpose: e for e in state.evaluations.get(state.seed, ())}
     best = {e.purpose: e for e in state.evaluations.get(state.best, ())}
@@ -178,34 +177,35 @@ def ties_of(state: State) -> tuple[Tie, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Of one proposer."""
+    """Statistics of one proposer."""
 
     proposer: str
     turns: int
-    """Steps that it opened."""
+    """Number of steps that it opened."""
     near: int
     keeps: int
-    """Steps that were kept, by themselves or together with others."""
+    """Number of steps that were kept, alone or merged with others."""
     gain: float
-    """That it is credited with, near misses that wait at half of what they promise."""
+    """Credited gain; promising proposals that wait count for half of their promise."""
     rollouts: int
-    """Of its candidates, for their verdicts."""
+    """Number of rollouts that the verdicts on its candidates took."""
     usd: float
-    """What these cost, and its own calls."""
+    """Cost of these rollouts and of its own calls."""
     share: float | None
-    """Of the turns that are drawn, when one last was; None where it has its turns as they come."""
+    """Probability of the next turn, as of the last random choice; None if turns are not random."""
 
     @property
     def share_words(self) -> str:
-        """In percent; empty where there is none."""
+        """The share in percent; empty without one."""
         return "" if self.share is None else _percent(self.share)
 
 
 def turns_of(state: State) -> tuple[Turns, ...]:
-    """What each had, the most turns first; nothing where one proposer has them all."""
+    """Statistics of the proposers, the most turns first; empty if there is only one."""
     names = sorted(set(state.turns) - {*OF_THE_RUN}, key=lambda name: (-state.turns[name], name))
     if len(names) < 2:
         return ()
+    # the latest first: open steps are newer than most closed ones
     drawn = (step.turn.shares for step in (*reversed(state.open), *reversed(state.history)))
     last = next((given for given in drawn if given), dict[str, float]())
     rows = ((name, state.brought.get(name, NOTHING)) for name in names)
@@ -225,9 +225,9 @@ def turns_of(state: State) -> tuple[Turns, ...]:
 
 
 def turns_words(rows: tuple[Turns, ...]) -> str:
-    """All of it in a line: `edit 12 (3 in what was kept, share 62 %), reflect 5 (none)`.
+    """Describe the proposers in one line: `edit 12 (3 in what was kept, share 62 %)`.
 
-    Several of them may be in one step that was kept, so these are not the counts of verdicts.
+    One kept step may merge the proposals of several, so these are not the counts of verdicts.
     """
     words: list[str] = []
     for row in rows:
@@ -238,7 +238,7 @@ def turns_words(rows: tuple[Turns, ...]) -> str:
 
 
 def share_words(shares: Mapping[str, float]) -> str:
-    """What shares a turn was drawn by: `edit 62 %, reflect 38 %`."""
+    """Probabilities that a proposer was chosen by: `edit 62 %, reflect 38 %`."""
     return ", ".join(f"{name} {_percent(share)}" for name, share in shares.items())
 
 
@@ -257,10 +257,10 @@ class StepLine:
     code: VerdictCode
     reason: str
     why: str
-    """What the proposer said of it."""
+    """The proposer's reason for it."""
     value: float | None
-    """The metric of its candidate on the deciding cases; None when it was not measured there, and
-    for a crash, which is no measurement."""
+    """The metric of its candidate on the deciding cases; None if it was not measured there, or
+    crashed."""
     numbers: Mapping[str, float]
     incumbent: str
     candidate: str | None
@@ -268,12 +268,12 @@ class StepLine:
 
     @property
     def word(self) -> str:
-        """What a person calls the outcome."""
+        """The outcome's name for users."""
         return word_for(self.outcome, self.code)
 
     @property
     def kept(self) -> bool:
-        """Whether its candidate became the incumbent."""
+        """True if its candidate became the incumbent."""
         return self.outcome == "keep"
 
     @property
@@ -283,7 +283,7 @@ class StepLine:
 
     @property
     def refused(self) -> bool:
-        """Whether there was something to keep, and it was not."""
+        """True if there was something to keep and it was not kept."""
         return not self.kept and self.code not in IDLE
 
 
@@ -301,7 +301,7 @@ class Summary:
     """None while it runs, and after a kill."""
     started: float
     elapsed: float
-    """Seconds at work, over all sittings."""
+    """Working time in seconds, over all sessions."""
     metric: str
     direction: str
     gate: str
@@ -309,7 +309,7 @@ class Summary:
     cases: Mapping[str, int]
     """Number of cases by split; empty for a run without cases."""
     budget: Mapping[str, int | float]
-    """The limits that were set."""
+    """Limits that were set, by name."""
     seed: str
     best: str
     best_step: int | None
@@ -319,69 +319,69 @@ class Summary:
     open: tuple[int, ...]
     """Numbers of the steps without a verdict."""
     spend: Spend
-    """Of closed and open steps."""
+    """Spend of closed and open steps."""
     not_enforced: tuple[str, ...] = ()
-    """What nothing held the commands to."""
+    """Limits on commands that the sandbox did not enforce."""
     functions: tuple[str, ...] = ()
-    """Python functions of the user that score, which no walls are round."""
+    """The user's Python functions that score, outside any sandbox."""
     leading: int | None = None
-    """The step that made the incumbent, where that is kept and not yet proven to be the best."""
+    """The step that made the incumbent, if it is kept but not yet proven to be the best."""
     claim: str = ""
-    """What the sealed test said of the best, where it was asked."""
+    """Verdict of the sealed test on the best; empty if it was not tested."""
     claim_gain: float | None = None
-    """The gain that it measured."""
+    """The gain that the test measured."""
     claim_low: float | None = None
     """The lower end of its interval."""
     claim_high: float | None = None
     """The upper end of its interval."""
     measured: str = ""
-    """Cases that the values of seed and best are from: `12 test cases`; empty without cases."""
+    """Cases behind the values of seed and best: `12 test cases`; empty without cases."""
     ties: tuple[Tie, ...] = ()
-    """What breaks ties, of the seed and of the best."""
+    """Tie-breakers, with the means of seed and best."""
     decided_seed: float | None = None
-    """The seed's value by the draws that what was kept is told by: a race's, else a proof's."""
+    """The seed's value in the rollouts that the keeps rest on: a race's, else a proof's."""
     unmeasured: tuple[Unmeasured, ...] = ()
     """Cases that failed for the seed and for every candidate."""
     lost: int = 0
-    """Turns that an outage kept from their answer, and that have had none since."""
+    """Number of turns that an outage left without an answer until now."""
     comparison: "Comparison | None" = None
-    """What came of it, where it is one."""
+    """Result of the comparison; None for other runs."""
     turns: tuple[Turns, ...] = ()
-    """Of each proposer, where there are several."""
+    """Statistics of each proposer; empty if there is only one."""
 
     @property
     def improved(self) -> bool:
-        """Whether the best is not the seed."""
+        """True if the best is not the seed."""
         return self.best != self.seed
 
     @property
     def gained(self) -> bool:
-        """Whether anything is better than the seed."""
+        """True if anything is better than the seed, also a challenger of a comparison."""
         return self.improved or (self.comparison is not None and self.comparison.better)
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        """Steps by verdict."""
+        """Number of steps by verdict."""
         return Counter(step.outcome for step in self.steps)
 
     @property
     def proposals(self) -> int:
-        """Steps in which a proposer proposed something; merges are counted apart."""
+        """Number of steps in which a proposer proposed something; merges are counted apart."""
         return sum(step.proposed and step.proposer not in OF_THE_RUN for step in self.steps)
 
     @property
     def merges(self) -> int:
-        """Candidates that the run put together from proposals by itself."""
+        """Number of candidates that the run itself merged from proposals."""
         return sum(step.proposed and step.proposer == MERGE for step in self.steps)
 
     @property
     def empty_turns(self) -> int:
-        """Turns in which a proposer proposed nothing."""
+        """Number of turns in which a proposer proposed nothing."""
         return sum(not s.proposed and s.proposer not in OF_THE_RUN for s in self.steps)
 
     @property
     def never_judged(self) -> str:
-        """Why no candidate was ever rolled out, most often; empty where one was."""
+        """Most common reason why no candidate was measured; empty if one was."""
         reasons = Counter(step.reason for step in self.steps)
         if not reasons or any(step.code not in UNMEASURED for step in self.steps):
             return ""
@@ -389,12 +389,12 @@ class Summary:
 
     @property
     def keeps(self) -> int:
-        """Steps that were kept."""
+        """Number of kept steps, without those that were only followed."""
         return sum(step.kept and step.code != FOLLOWED for step in self.steps)
 
     @property
     def resumable(self) -> bool:
-        """Whether it was cut short: stopped on request, by an error, or killed."""
+        """True if it was cut short: stopped on request, by an error, or killed."""
         return self.status in ("interrupted", "stopped by an error", "killed")
 
 
@@ -405,9 +405,10 @@ def summary(run: Run) -> Summary:
     assert started is not None, "a run that can be read has started"
     seed_value, best_value = values(state)
     claim = claim_of(state)
+    # `state.elapsed` lacks the present session
     since = max(0.0, state.sitting[1] - state.sitting[0]) if state.sitting else 0.0
     settings, objective = started.settings, objective_of(state)
-    # the reasons of the index, which say what failed; those of the state are what proposers see
+    # reasons from the index say what failed; those in the state are the part for proposers
     reasons = {row.step: row.reason for row in run.steps}
     return Summary(
         run=run.id,
@@ -456,7 +457,7 @@ _COMPARES = {COMPARE: True}
 def _comparison(state: State, reasons: Mapping[int, str], folder: Path) -> "Comparison | None":
     if state.started is None or not _COMPARES.get(state.started.recipe):
         return None
-    # at use: few runs are comparisons
+    # imported at use: few runs are comparisons
     from kept.results.compare import comparison_of
 
     return comparison_of(state, reasons, folder)
@@ -470,7 +471,10 @@ def _leading(state: State) -> int | None:
 
 
 def _decided_seed(state: State, otherwise: float | None) -> float | None:
-    """A pool that is proven at once is never raced, and what is only screened not even proven."""
+    """Seed's value in a race, else in a proof, else `otherwise`.
+
+    A pool that is proven at once is never raced; a run that only screened has no proof either.
+    """
     known = {e.purpose: e.loss for e in state.evaluations.get(state.seed, ()) if e.failed < e.asked}
     loss = known.get("decide", known.get("promote"))
     return otherwise if loss is None else objective_of(state).value(loss)
@@ -496,7 +500,7 @@ def _row(step: ClosedStep, objective: Objective, words: str) -> StepLine:
 
 
 def line_of(row: StepRow, objective: Objective, reply: Reply | None) -> StepLine:
-    """One closed step, from its row of the index and what was proposed."""
+    """Build the line of a closed step from its index row and the proposal."""
     loss = None if row.outcome == "crash" else row.measured
     return StepLine(
         step=row.step,
@@ -515,30 +519,30 @@ def line_of(row: StepRow, objective: Objective, reply: Reply | None) -> StepLine
 
 
 def objective_of(state: State) -> Objective:
-    """What the run improves, as far as its facts tell."""
+    """The run's objective, as far as its record has it."""
     return objective_from(state.started)
 
 
 def objective_from(started: RunStarted | None) -> Objective:
-    """What a run improves, as far as the record of its start tells."""
+    """Objective from the record of a run's start, with defaults for what is missing."""
     settings = started.settings if started else RunSettings()
     return Objective(settings.metric, settings.direction, constraints=settings.constraints)
 
 
 def not_enforced(settings: RunSettings) -> tuple[str, ...]:
-    """What the sandbox of a run did not enforce."""
+    """Limits that the sandbox of a run did not enforce."""
     told = settings.spec.sandbox.get("not_enforced")
     return decoded(told or (), tuple[str, ...], "settings.spec.sandbox.not_enforced")
 
 
 def values(state: State) -> tuple[float | None, float | None]:
-    """The metric of seed and best on the test cases, else on others that both were measured on."""
+    """The metric of seed and best on test cases, else on others that both were measured on."""
     first, second, _ = measured_values(state)
     return first, second
 
 
 def measured_on(state: State) -> str:
-    """Cases that `values` are from, as in `12 test cases`; empty for a run without cases."""
+    """Cases behind `values`, such as `12 test cases`; empty for a run without cases."""
     sizes, purpose = state.settings.cases, measured_values(state)[2]
     if not sizes or purpose is None or not state.settings.sampled:
         return ""
@@ -546,23 +550,23 @@ def measured_on(state: State) -> str:
     cases = max((len(e.cases) for e in known if e.purpose == purpose), default=0)
     split = {"test": "test", "screen": "train"}.get(purpose, "holdout")
     if split == "holdout" and cases > sizes.get("holdout", 0):
-        split = "train and holdout"  # a final of variants, from which nobody learnt
+        split = "train and holdout"  # a final of variants: no proposer learnt
     return count(cases, f"{split} case") if cases else ""
 
 
 def measured_values(state: State) -> tuple[float | None, float | None, Purpose | None]:
-    """The values of seed and best, and what the rollouts they are from were for."""
+    """Values of seed and best, and the purpose of the rollouts behind them."""
     objective = Objective(direction=state.settings.direction)
-    # where every rollout failed, the loss is the worst there is, and nothing was measured
+    # if every rollout failed, the loss is the worst possible and measures nothing
     losses: list[dict[Purpose, float | None]] = [
         {e.purpose: e.loss for e in state.evaluations.get(id_, ()) if e.failed < e.asked}
         for id_ in (state.seed, state.best)
     ]
     seed, best = losses
-    # draws of one purpose for both; those that nothing was selected by first
+    # the same purpose for both; first those whose rollouts selected nothing (unbiased)
     orders: tuple[Purpose, ...] = ("test", "promote", "decide", "screen", "measure")
     both: list[Purpose] = [p for p in orders if p in seed and p in best]
-    # where a failure has no value there is no score, but what was proven has one all the same
+    # prefer purposes with scores on both sides: a failure without a value leaves no score
     scored = [p for p in both if seed[p] is not None and best[p] is not None]
     common = scored or both or [*orders[2:]]
     pair = (next((known[p] for p in common if p in known), None) for known in (seed, best))
@@ -573,7 +577,7 @@ def measured_values(state: State) -> tuple[float | None, float | None, Purpose |
 
 
 def claim_of(state: State) -> Verdict | None:
-    """The last claim, if it is about what is the best now."""
+    """Verdict of the last test, if it was about the current best."""
     claims = (step for step in reversed(state.history) if step.verdict.code == "claim")
     last = next(claims, None)
     return last.verdict if last and last.candidate == state.best else None

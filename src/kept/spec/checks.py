@@ -1,6 +1,6 @@
-"""Checks of what a spec names: fields of cases, models and their prices, prompts.
+"""Checks of things that a spec names: case fields, models and their prices, prompts.
 
-Each reports what is wrong at a place of the spec, and how to fix it.
+Each check reports its problem at a place of the spec, with a hint how to fix it.
 """
 
 from kept.core.case import Cases, fields_of
@@ -18,7 +18,7 @@ from kept.spec.yaml import Loc
 
 
 def check_field(source: Source, loc: Loc, name: str, cases: Cases) -> None:
-    """Report a field that not every case has."""
+    """Report a field that some cases lack."""
     lack = [case.id for case in cases.by_id.values() if name not in fields_of(case)]
     if lack:
         message = f"{count(len(lack), 'case')} without a field `{name}`, `{lack[0]}` first"
@@ -26,7 +26,7 @@ def check_field(source: Source, loc: Loc, name: str, cases: Cases) -> None:
 
 
 def check_price(source: Source, loc: Loc, config: ModelConfig) -> None:
-    """Report a model that a limit of money cannot be kept with, where there is one."""
+    """Report a model of unknown maximum cost if the spec sets `max_usd`."""
     lack = unbounded(config)
     if lack is not None and said(source, ("budget", "max_usd")) is not None:
         message = "what a call costs at most is not known, so `max_usd` could not be kept"
@@ -34,7 +34,7 @@ def check_price(source: Source, loc: Loc, config: ModelConfig) -> None:
 
 
 def check_asked(source: Source, loc: Loc, config: ModelConfig) -> None:
-    """Report a model that somebody needs and nobody can ask: no key, address, script or weights."""
+    """Report a model that cannot be called: it lacks a key, address, script or weights."""
     try:
         connect(config)
     except SetupError as error:
@@ -42,7 +42,7 @@ def check_asked(source: Source, loc: Loc, config: ModelConfig) -> None:
 
 
 def read_prompt(source: Source, loc: Loc, file: str, name: Name) -> str | None:
-    """The text of a prompt of the user's own; what is wrong with it is reported, line by line."""
+    """Read a prompt file of the user; reports its problems with their lines."""
     text = read_named(source, loc, file)
     if text is not None and not text.strip():
         hint = f"`kept prompts show {name}` prints Kept's own; delete the file to have that"
@@ -57,7 +57,7 @@ def read_prompt(source: Source, loc: Loc, file: str, name: Name) -> str | None:
 
 
 def check_fields(context: CheckContext, named: tuple[str, ...] | None) -> None:
-    """Report fields that a proposer is to see and that train cases do not have."""
+    """Report fields that a proposer should see and that some cases lack."""
     cases = context.cases
     for name in named or ():
         if cases is None or cases.implicit:

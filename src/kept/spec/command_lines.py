@@ -1,8 +1,8 @@
 """Files named in command lines of a task, and programs or scripts that are missing.
 
-A word is looked up in the task's folder and in the working directory. It may itself be a command
-line, as in `sh -c "python score.py"`. A file may stand behind `=`, as in `--rubric=rubric.md`, or
-before `::`, as in pytest. A module stands behind `-m` or before `:function`.
+Each word is looked up in the task's folder and in the working directory. A word may itself be a
+command line, as in `sh -c "python score.py"`. A file may follow `=`, as in `--rubric=rubric.md`,
+or precede `::`, as in pytest. A module follows `-m` or precedes `:function`.
 
 The missing-program check covers only the program that the shell starts first, and runs nothing.
 Files made by the command, variables and patterns are ignored.
@@ -26,7 +26,7 @@ _FUNCTION = re.compile(rf"({_DOTTED}):[\w.]+")
 
 
 def named(bases: Iterable[Path], lines: Iterable[str]) -> set[Path]:
-    """The files and folders that are words of command lines, and modules; links followed."""
+    """Find files, folders and modules named in command lines; links are resolved."""
     folders, given = tuple(bases), tuple(lines)
     paths = [word for line in given for word in words(line)]
     for name in (name for line in given for name in modules(line)):
@@ -36,13 +36,13 @@ def named(bases: Iterable[Path], lines: Iterable[str]) -> set[Path]:
 
 
 def looked_up(bases: Iterable[Path], given: Iterable[str]) -> set[Path]:
-    """The files and folders that words are, links followed."""
+    """Find the files and folders that words name; links are resolved."""
     folders = tuple(bases)
     return {path for word in given for path in _meant(folders, word)}
 
 
 def words(line: str) -> Iterator[str]:
-    """The words of a command line, and the words inside those."""
+    """Yield the words of a command line, and the words nested in those."""
     for word in _split(line):
         yield word
         if any(c.isspace() for c in word):
@@ -54,7 +54,7 @@ def words(line: str) -> Iterator[str]:
 
 
 def modules(line: str) -> Iterator[str]:
-    """The Python modules that a command line names."""
+    """Yield the Python modules that a command line names."""
     before = ""
     for word in _split(line):
         if any(c.isspace() for c in word):
@@ -67,17 +67,17 @@ def modules(line: str) -> Iterator[str]:
 
 
 def _split(line: str) -> list[str]:
-    """As a shell would, with `;`, `|`, `<` and the like apart; by spaces where a quote is open."""
+    """Split like a shell, operators such as `;` and `|` apart; at spaces if a quote is open."""
     try:
         found = list(_lexer(line))
     except ValueError:
         return line.split()
-    # a word that is all of the line would be split for ever
+    # a single word equal to the line would make `words` recurse for ever
     return found if found != [line] else line.split()
 
 
 def _lexer(line: str) -> shlex.shlex:
-    """Words as a shell has them; iterating raises `ValueError` where a quote is open."""
+    """Lexer with a shell's rules; iterating raises `ValueError` if a quote is open."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -85,22 +85,22 @@ def _lexer(line: str) -> shlex.shlex:
 
 
 def _meant(bases: Iterable[Path], word: str) -> Iterator[Path]:
-    """The file or folder that a word is."""
+    """Yield the existing files or folders that a word names."""
     if not word:
-        return  # it would be the folder itself
+        return  # an empty word would name the folder itself
     for path in (base / word for base in bases):
         try:
             if path.exists():
                 yield path.resolve()
         except (OSError, ValueError):
-            # a whole script may stand where a file name could
+            # the word may be a whole script: too long, or with a NUL
             continue
 
 
 _ENDS = re.compile(r"[();<>|&]+")
 _GIVEN = re.compile(r"[A-Za-z_]\w*=")
 _MAGIC = re.compile(r"[$`*?\[\]{}~!#]")
-"""What a shell makes something else of."""
+"""Characters that a shell expands or interprets."""
 
 _PYTHON = re.compile(r"python[\d.]*|pypy[\d.]*")
 _SHELL = re.compile(r"sh|bash|dash|zsh|ksh")
@@ -119,11 +119,11 @@ _SHELLS_OWN = {
     *("then", "time", "trap", "true", "type", "ulimit", "umask", "unset", "until", "wait"),
     "while",
 }
-"""Words that a shell needs no program for."""
+"""Built-ins and keywords of shells, which need no program."""
 
 
 def check_script(source: Source, loc: Loc) -> None:
-    """Report a script that the command of a runner, a scorer or a proposer starts and has not got.
+    """Report a missing script or program that the command of a component starts.
 
     `loc` is the place of the mapping that holds `command` and `cwd`.
     """
@@ -132,7 +132,7 @@ def check_script(source: Source, loc: Loc) -> None:
         return
     folder = source.folder / cwd
     if not folder.is_dir():
-        return  # told already
+        return  # already reported
     _check_program(source, loc, line)
     for name in started_by(line):
         if not _is_there(folder / name):
@@ -142,7 +142,7 @@ def check_script(source: Source, loc: Loc) -> None:
 
 
 def _check_program(source: Source, loc: Loc, line: str) -> None:
-    """Report a program that is to be found along the PATH, and is not."""
+    """Report a program that is missing from the PATH."""
     program = program_of(line)
     given = said(source, (*loc, "env", "PATH"), "")
     along = given if isinstance(given, str) and given else child_environment({})["PATH"]
@@ -153,19 +153,19 @@ def _check_program(source: Source, loc: Loc, line: str) -> None:
 
 
 def program_of(line: str) -> str | None:
-    """The name by which a command line starts a program along the PATH; None if it does not."""
+    """Name of the program that a command line starts from the PATH; None if it does not."""
     first = line.strip().replace("\\\n", " ").partition("\n")[0]
     words = _first_command(line)
     if not words or "/" in words[0] or not _plain(words[0]) or words[0] in _SHELLS_OWN:
         return None
-    # a path of its own, or a function that the line defines itself
+    # the line sets its own PATH, or defines a function of that name
     if "PATH=" in first or re.search(rf"{re.escape(words[0])}\s*\(\s*\)", line):
         return None
     return words[0]
 
 
 def started_by(line: str) -> Iterator[str]:
-    """The relative paths of the program and the script that a command line starts first."""
+    """Yield the relative paths of the program and script that a command line starts first."""
     words = _first_command(line)
     if not words:
         return
@@ -178,7 +178,7 @@ def started_by(line: str) -> Iterator[str]:
 
 
 def _first_command(line: str) -> list[str]:
-    """The words of the first simple command, without the variables set for it."""
+    """Words of the first simple command, without leading variable assignments."""
     first = line.strip().replace("\\\n", " ").partition("\n")[0]
     words: list[str] = []
     try:
@@ -193,14 +193,14 @@ def _first_command(line: str) -> list[str]:
 
 
 def _script(program: str, rest: Sequence[str]) -> str | None:
-    """The script that an interpreter is given; None where that is not plain."""
+    """Script that an interpreter runs; None if that is unclear."""
     python, shell = _PYTHON.fullmatch(program), _SHELL.fullmatch(program)
     if not (python or shell or _OTHER.fullmatch(program)):
         return None
     words = iter(rest)
     for word in words:
         if not word.startswith("-"):
-            # a shell looks for a bare name along the path as well
+            # a shell looks for a bare name on the PATH too
             return None if shell and "/" not in word and shutil.which(word) else word
         if python and word in _PYTHON_WITH:
             next(words, None)

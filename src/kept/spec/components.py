@@ -1,7 +1,7 @@
 """Components that a spec names: runners, scorers, proposers and the like.
 
 A component is a class with a `Spec` and the methods of `Component`. A spec is validated in two
-passes: the first finds the component by its `type` (or `kind`), the second validates the mapping
+passes: the first finds the component by its `type` (or `kind`). The second validates the mapping
 against the component's `Spec`, at its place. So all problems are reported at once, with lines.
 
 Kept's own components are listed in tables and imported at use. Others are found by entry points.
@@ -36,17 +36,17 @@ SpecT = TypeVar("SpecT", bound=SpecModel)
 Built = TypeVar("Built")
 
 Read = str | Mapping[str, str]
-"""A text that a check read, or several by the path of the artifact that each stands for."""
+"""A text that a check read, or several by the path of the artifact that each replaces."""
 
 
 class ComponentSpec(SpecModel):
-    """The spec of a runner or a scorer: derive from it, and add the keys of your own."""
+    """Base of the specs of runners and scorers; subclasses add their own keys."""
 
     type: Text
 
 
 class ProposerSpec(SpecModel):
-    """The spec of a proposer: derive from it, and add the keys of your own."""
+    """Base of the specs of proposers; subclasses add their own keys."""
 
     kind: Text
 
@@ -60,26 +60,26 @@ class ModelBlock(Protocol):
         ...
 
     def config(self, folder: Path) -> ModelConfig:
-        """The model's config; paths begin in a folder."""
+        """The model's config; its paths are relative to `folder`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelNeed:
-    """A model that a component asks."""
+    """A model that a component calls."""
 
     role: Role
     named: ModelBlock | None = None
-    """The model that the component's spec names; None for the model of the role."""
+    """Model named by the component's spec; None for the model of the role."""
     by_agent: str = ""
-    """The agent CLI that asks it, whose calls are not seen one by one."""
+    """Agent CLI that calls it; its single calls are not visible to Kept."""
     instead: Role | None = None
-    """The role whose model is asked where its own role has none."""
+    """Fallback role if its own role has no model."""
 
     def resolve(self, models: ModelsSpec, folder: Path) -> tuple[Role, ModelConfig] | None:
-        """The role and config of the model; None where no model is named.
+        """Return the role and config of the model; None if no model is named.
 
-        An optimizer that no spec names is the one of KEPT_MODEL; a `SetupError` where that is none.
+        The default optimizer is KEPT_MODEL's; `SetupError` if that is not a model.
         """
         if self.named is not None:
             return self.role, self.named.config(folder)
@@ -91,37 +91,38 @@ class ModelNeed:
         return (self.role, replace(config_of(named), folder=folder)) if named else None
 
     def config(self, models: ModelsSpec, folder: Path) -> ModelConfig | None:
-        """The config of the model; None where no model is named."""
+        """Return the config of the model; None if no model is named."""
         found = self.resolve(models, folder)
         return None if found is None else found[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a component uses, and what it costs at most."""
+    """Resources that a component uses, and its maximum cost."""
 
     models: tuple[ModelNeed, ...] = ()
     commands: tuple[str, ...] = ()
-    """Command lines, functions and quoted file names. The files that they name decide what is
-    measured: a runner must not see those of a scorer, and a resume compares them."""
+    """Command lines, functions and quoted file names. The files in them affect the measurement: a
+    runner must not see those of a scorer, and a resume compares them."""
     prompts: tuple[str, ...] = ()
-    """Files that stand for Kept's own prompts."""
+    """Files that replace Kept's own prompts."""
     folders: tuple[str, ...] = ()
-    """Folders that commands run in."""
+    """Working folders of commands."""
     case_fields: tuple[str, ...] = ()
     """Fields of a case that it uses."""
     assertions: tuple[str, ...] = ()
     """Fields of a case that hold assertions about the output."""
     worst_seconds: float = 0.0
-    """The longest that one use can take."""
+    """Maximum duration of one use, in seconds."""
     worst_usd: float | None = 0.0
-    """The most that one use can cost besides calls of models; None where it is not known."""
+    """Maximum cost of one use in US dollars, without model calls; None if unknown."""
     metrics: tuple[str, ...] | None = None
-    """The metrics that a scorer emits; None where only a run shows them."""
+    """Metrics that a scorer emits; None if they are known only after a run."""
 
 
 def joined(parts: Iterable[Needs]) -> Needs:
-    """The needs of a component that uses several others side by side."""
+    """Combine the needs of parts that run side by side."""
+    # side by side: the longest duration counts, costs add up
     found = tuple(parts)
     worst = [one.worst_usd for one in found]
     return Needs(
@@ -138,44 +139,43 @@ def joined(parts: Iterable[Needs]) -> Needs:
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """One place of a spec, with what a check may compare it with."""
+    """One place of a spec, with the data that a check may compare it with."""
 
     source: Source
     loc: Loc
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Artifacts by path; empty where they could not be read."""
+    """Artifacts by path; empty if they could not be read."""
     cases: Cases | None = None
-    """None where there are no cases, or where they could not be read."""
+    """None if there are no cases, or if they could not be read."""
     metric: str = ""
-    """The metric of the objective, where this component alone emits it."""
+    """Metric of the objective, if only this component emits metrics; else empty."""
     shown: tuple[str, ...] = ()
     """Fields of a case that the runner's model or agent sees."""
     given: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Of each case, the files that an agent is given; the check of a runner fills it."""
+    """Files that an agent receives, by case; filled by the check of a runner."""
     found: dict[str, Read] = field(default_factory=dict[str, Read])
-    """Texts that the check read, by the names that a person knows them by. `build` gets them, and a
-    resume compares them."""
+    """Texts that the check read, by display name; used by `build`, compared by a resume."""
 
     @property
     def folder(self) -> Path:
-        """The folder of the spec, where its paths begin."""
+        """Folder of the spec, to which its paths are relative."""
         return self.source.folder
 
     @property
     def has_cases(self) -> bool:
-        """True where the spec has a section `cases`, right or wrong."""
+        """True if the spec has a section `cases`, valid or not."""
         return said(self.source, ("cases",)) is not None
 
     def said(self, *keys: str | int) -> object:
-        """The value of a key below this component, right or wrong."""
+        """Value of a key below this component, valid or not."""
         return said(self.source, (*self.loc, *keys))
 
     def elsewhere(self, *keys: str) -> object:
-        """The value at a place of the whole spec, right or wrong."""
+        """Value at a place of the whole spec, valid or not."""
         return said(self.source, keys)
 
     def at(self, *keys: str | int) -> Loc:
-        """The place of a key below this component."""
+        """Place of a key below this component."""
         return (*self.loc, *keys)
 
     def report(self, keys: Loc | str, message: str, hint: str | None = None) -> None:
@@ -196,21 +196,21 @@ class Sandboxing(Protocol):
     """Puts the commands of a run into its sandbox."""
 
     def runner(self, command: Command) -> Command:
-        """A command of a runner or a proposer, which sees nothing of the scorer."""
+        """Sandbox a command of a runner or proposer, which must not see the scorer."""
         ...
 
     def scorer(self, command: Command) -> Command:
-        """A command of a scorer."""
+        """Sandbox a command of a scorer."""
         ...
 
     def agent(self, command: Command, program: Program | None) -> Command:
-        """A command that starts an agent CLI."""
+        """Sandbox a command that starts an agent CLI."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """What components are built with: picklable data, and services that each process makes.
+    """Inputs of `build`: picklable data, and services that each process creates for itself.
 
     Another process builds the same component from the same spec and context. `scratch` is a
     service: pickled, it becomes a new one.
@@ -222,19 +222,19 @@ class BuildContext:
     scratch: Scratch
     models: ModelsSpec = field(default_factory=ModelsSpec)
     metric: str = "score"
-    """The metric of the objective: what a bare number means."""
+    """Metric of the objective, which a bare number is a value of."""
     rubric: str = ""
     """Notes for judges."""
     shown: tuple[str, ...] = ()
     """Fields of a case that the runner's model or agent sees."""
     given: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Of each case, the files that an agent is given."""
+    """Files that an agent receives, by case."""
     measures_usage: bool = False
-    """True where cases assert what an answer takes or costs."""
+    """True if cases assert the time or cost of an answer."""
     max_output: int = MAX_OUTPUT
-    """Bytes that a command may leave."""
+    """Maximum size of a command's output, in bytes."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The artifacts that may be edited."""
+    """Artifacts that may be edited, by path."""
     found: Mapping[str, Read] = field(default_factory=dict[str, Read])
     """Texts that the check of this component read."""
     name: str = ""
@@ -242,9 +242,9 @@ class BuildContext:
 
 
 class Component(Generic[SpecT, Built]):
-    """One kind of runner, scorer or proposer. Has no state: all that it needs comes as arguments.
+    """One kind of runner, scorer or proposer. It has no state; all data come as arguments.
 
-    A subclass names its `Spec`, and defines `build`; the rest has defaults.
+    A subclass sets `Spec` and defines `build`; all other methods have defaults.
     """
 
     Spec: type[SpecT]
@@ -252,40 +252,40 @@ class Component(Generic[SpecT, Built]):
     """The key of a list, and the key in each row that holds another component of this group."""
 
     def read(self, given: object) -> SpecT | None:
-        """The spec as far as `check` can use it; None where it is too wrong for that."""
+        """Read a spec for `check`; None if it is not valid enough for that."""
         try:
             return self.Spec.model_validate(given)
         except ValidationError:
-            return None  # reported when the spec was validated
+            return None  # already reported by the validation of the spec
 
     def check(self, spec: SpecT, context: CheckContext) -> None:
-        """Report what is wrong with a spec whose values are each right: files, fields, models."""
+        """Report problems beyond single values: missing files, fields, models, metrics."""
         metrics = self.needs(spec).metrics
         if metrics is not None:
             context.check_emitted(str(getattr(spec, "type", "")), metrics)
 
     def build(self, spec: SpecT, context: BuildContext) -> Built:
-        """The component that a spec describes."""
+        """Build the component that a spec describes."""
         raise NotImplementedError
 
     def needs(self, spec: SpecT) -> Needs:
-        """What the component uses, and what it costs at most."""
+        """Resources that the component uses, and its maximum cost."""
         return Needs()
 
     def prompt_places(self, given: dict[str, object]) -> Iterator[tuple[Name, dict[str, object]]]:
-        """The mappings that may name a file in `prompt`, each with Kept's own prompt there.
+        """Yield mappings that may name a file in `prompt`, each with the name of Kept's own prompt.
 
-        `given` is what a spec says, right or wrong.
+        `given` is the mapping in the spec, valid or not.
         """
         return iter(())
 
     def warnings(self, spec: SpecT, context: BuildContext) -> Iterable[str]:
-        """What should be known before a run."""
+        """Warnings to show before a run."""
         return ()
 
 
 class Registry(Generic[Built]):
-    """The components of one group, by name; the annotation of a field that holds one's spec."""
+    """Components of one group by name; also the annotation of a field with a component's spec."""
 
     def __init__(
         self,
@@ -294,9 +294,9 @@ class Registry(Generic[Built]):
         key: str = "type",
         default: Callable[[Mapping[str, object]], str | None] = lambda given: None,
     ) -> None:
-        """`own` are Kept's, each as `module:Class`; `default` is the name of a mapping without one.
+        """`own` lists Kept's components as `module:Class`; `default` names unnamed mappings.
 
-        Keys of specs name their component: `type`, or `kind`.
+        `key` is the spec key that names the component: `type` or `kind`.
         """
         self.group = group
         self._own = own
@@ -306,17 +306,17 @@ class Registry(Generic[Built]):
 
     @cached_property
     def _others(self) -> Mapping[str, EntryPoint]:
-        """Those of other packages; a name of Kept's own stays Kept's."""
+        """Components of other packages; they cannot replace Kept's own names."""
         found = {one.name: one for one in entry_points(group=self.group)}
         return {name: one for name, one in sorted(found.items()) if name not in self._own}
 
     @property
     def names(self) -> list[str]:
-        """The names of all components: Kept's own, then those of other packages."""
+        """Names of all components: Kept's own, then those of other packages."""
         return [*self._own, *self._others]
 
     def get(self, name: str) -> Component[SpecModel, Built]:
-        """A component by its name.
+        """Return a component by its name.
 
         Raises `KeyError` for an unknown name, and `ValueError` for a component that cannot be used.
         """
@@ -325,23 +325,23 @@ class Registry(Generic[Built]):
         return self._loaded[name]
 
     def of(self, spec: SpecModel) -> Component[SpecModel, Built]:
-        """The component that a spec was validated for."""
+        """Return the component that a spec was validated for."""
         return self.get(self.name(spec))
 
     def name(self, spec: SpecModel) -> str:
-        """The name by which a spec means its component."""
+        """Name of the component of a spec."""
         return getattr(spec, self._key)
 
     def needs(self, spec: SpecModel) -> Needs:
-        """The needs of the component that a spec describes."""
+        """Return the needs of the component that a spec describes."""
         return self.of(spec).needs(spec)
 
     def build(self, spec: SpecModel, context: BuildContext) -> Built:
-        """The component that a spec describes."""
+        """Build the component that a spec describes."""
         return self.of(spec).build(spec, context)
 
     def validate(self, given: object) -> SpecModel:
-        """The spec of the component that a mapping names; a `ValueError` where it is none."""
+        """Validate a mapping by the component that it names; raises `ValueError`."""
         if isinstance(given, SpecModel):
             return given
         if not isinstance(given, dict):
@@ -359,14 +359,14 @@ class Registry(Generic[Built]):
         try:
             return component.Spec.model_validate(row)
         except ValidationError as error:
-            # the name stands in front, as for a member of a union
+            # pydantic puts the member's name first for unions; `locate` expects it here too
             told = error.errors(include_url=False)
             below = [{**fault, "loc": (name, *fault["loc"])} for fault in told]
             details = cast("list[InitErrorDetails]", below)
             raise ValidationError.from_exception_data(error.title, details) from error
 
     def name_in(self, given: object) -> str | None:
-        """The name of the component that a mapping means; None where it says none."""
+        """Name of the component that a mapping names, or the default; None without one."""
         if not isinstance(given, dict):
             return None
         row = cast("dict[str, object]", given)
@@ -374,14 +374,14 @@ class Registry(Generic[Built]):
         return name if isinstance(name, str) or name is None else str(name)
 
     def section(self, source: Source, loc: Loc) -> SpecModel | None:
-        """The spec at a place of a source; None where it has problems, which are not reported."""
+        """Read the spec at a place of a source; None if it has problems, which are not reported."""
         try:
             return self.validate(said(source, loc))
         except ValueError:
             return None
 
     def places(self, source: Source, loc: Loc) -> Iterator[Loc]:
-        """The place of a component, and those of its parts, whether right or wrong."""
+        """Yield the places of a component and of its parts, valid or not."""
         yield loc
         given = said(source, loc)
         component = self._known(self.name_in(given))
@@ -393,9 +393,9 @@ class Registry(Generic[Built]):
             yield from self.places(source, (*loc, rows, number, key))
 
     def check(self, context: CheckContext, given: object = None) -> SpecModel | None:
-        """Check the component at a place, as far as it can be read; the spec that was checked.
+        """Check the component at a place, as far as it can be read; return its spec.
 
-        `given` stands for what the source has at the place.
+        `given` replaces the value that the source has at the place.
         """
         given = said(context.source, context.loc) if given is None else given
         component = self._known(self.name_in(given))
@@ -405,7 +405,7 @@ class Registry(Generic[Built]):
         return spec
 
     def prompt_places(self, source: Source, loc: Loc) -> Iterator[tuple[Name, dict[str, object]]]:
-        """The mappings below a place that may name a file in `prompt`, as `Component` says."""
+        """Yield the mappings below a place that may name a file in `prompt`, like `Component`."""
         for place in self.places(source, loc):
             given = said(source, place)
             component = self._known(self.name_in(given))
@@ -413,7 +413,7 @@ class Registry(Generic[Built]):
                 yield from component.prompt_places(cast("dict[str, object]", given))
 
     def spec_of(self, name: object) -> type[SpecModel] | None:
-        """The model of the spec of a component; None for an unknown name."""
+        """Return the `Spec` class of a component; None for an unknown name."""
         component = self._known(name) if isinstance(name, str) else None
         return None if component is None else component.Spec
 
@@ -441,7 +441,7 @@ class Registry(Generic[Built]):
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Have pydantic validate the field by `validate`, and dump it as what it is."""
+        """Let pydantic validate the field by `validate`."""
         return core_schema.no_info_plain_validator_function(self.validate)
 
 

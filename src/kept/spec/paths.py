@@ -1,9 +1,9 @@
 """Files of a spec by pattern: search, checks, reading; and git queries.
 
 All files must lie inside the spec's folder and be UTF-8 text. A part without a wildcard is looked
-up, not searched, so a plain file name costs one lookup in any folder. Folders such as `.git`,
-`.venv` and `node_modules` are entered only if a pattern names them. `**` does not follow links to
-folders.
+up, not searched, so a plain file name costs one lookup in any folder. Folders such as `.venv` and
+`node_modules` are entered only if a pattern names them, `.git` and `.kept` never. `**` does not
+follow links to folders.
 
 Each git query is a separate command and never changes the work tree.
 """
@@ -23,8 +23,8 @@ from kept.spec.yaml import Loc
 
 
 def git(folder: Path, *words: str) -> bytes:
-    """What git prints about the repository that a folder is in; raises what it complains of."""
-    # literal: a file may be named as a pattern of others is
+    """Run git in a folder and return its output; raises `SetupError` with its error message."""
+    # literal: a file name may look like a pattern
     command = ["git", "--literal-pathspecs", "-C", str(folder), *words]
     try:
         done = subprocess.run(command, capture_output=True, check=False)
@@ -37,7 +37,7 @@ def git(folder: Path, *words: str) -> bytes:
 
 
 NEVER = {".kept", ".git"}
-"""Not even when they are named: no run may touch its own journal, or the history."""
+"""Never matched, even if named: no run may touch its own journal or git's history."""
 
 UNLESS_NAMED = {
     *(".venv", "venv", "node_modules", "__pycache__", ".tox", ".nox", ".mypy_cache"),
@@ -48,14 +48,15 @@ Parts = tuple[str, ...]
 
 
 def glob(folder: Path, pattern: str, exclude: Sequence[str] = ()) -> set[Path]:
-    """What a pattern matches below a folder; an excluded folder is not entered.
+    """Find what a pattern matches below a folder; excluded folders are not entered.
 
-    `**` is any number of folders, and at the end of a pattern everything below; other wildcards
-    match inside one part of a path. Raises `ValueError` for what is no pattern.
+    `**` matches any number of folders, and at the end of a pattern everything below. Other
+    wildcards match inside one part of a path. Raises `ValueError` for an invalid pattern.
     """
     parts = _parts(pattern)
     without = [_parts(one) for one in exclude]
     found: set[Path] = set()
+    # `a/**` by itself finds folders only, `a/**/*` the files in them
     for parts_ in (parts, (*parts, "*")) if parts[-1] == "**" else (parts,):
         for name in _expand(folder, (), parts_, without):
             found.add(folder.joinpath(*name))
@@ -64,14 +65,14 @@ def glob(folder: Path, pattern: str, exclude: Sequence[str] = ()) -> set[Path]:
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Whether a file of this path is what a pattern finds, were it in the folder."""
+    """True if `glob` with this pattern would find a file of this path."""
     parts, wanted = tuple(path.split("/")), _parts(pattern)
     closed = NEVER | (UNLESS_NAMED - set(wanted))
     return not closed.intersection(parts) and _matches(wanted, parts)
 
 
 def is_excluded(path: str, exclude: Sequence[str]) -> bool:
-    """Whether a path, or a folder that it is in, is matched by one of these patterns."""
+    """True if one of the patterns matches a path or a folder above it."""
     parts = tuple(path.split("/"))
     return any(_covers(_parts(pattern), parts) for pattern in exclude)
 
@@ -93,7 +94,7 @@ def _matches(pattern: Parts, path: Parts) -> bool:
     if not pattern:
         return not path
     if pattern[0] == "**":
-        # at the end it stands for what is below, not for the folder itself
+        # at the end it matches what is below the folder, not the folder itself
         if len(pattern) == 1:
             return bool(path)
         return any(_matches(pattern[1:], path[at:]) for at in range(len(path) + 1))
@@ -101,7 +102,7 @@ def _matches(pattern: Parts, path: Parts) -> bool:
 
 
 def _expand(folder: Path, at: Parts, pattern: Parts, exclude: Sequence[Parts]) -> Iterator[Parts]:
-    """The paths that a pattern matches, from a place below the folder on."""
+    """Yield the paths that the rest of a pattern matches, from `at` below the folder on."""
     if not pattern:
         yield at
         return
@@ -116,7 +117,7 @@ def _expand(folder: Path, at: Parts, pattern: Parts, exclude: Sequence[Parts]) -
     elif any(sign in part for sign in "*?["):
         for entry in _entries(here):
             below = (*at, entry.name)
-            # wildcards mean hidden files too, as they do for pathlib
+            # wildcards match hidden files too, as in pathlib
             if fnmatchcase(entry.name, part) and (
                 not entry.is_dir() or _is_entered(below, exclude)
             ):
@@ -128,7 +129,7 @@ def _expand(folder: Path, at: Parts, pattern: Parts, exclude: Sequence[Parts]) -
 def _is_entered(path: Parts, exclude: Sequence[Parts]) -> bool:
     if path[-1] in NEVER | UNLESS_NAMED:
         return False
-    # `work/**` leaves out all of `work`, so there is nothing to see in it
+    # `work/**` excludes all of `work`, so it need not be entered
     return not any(_covers(p[:-1] if p[-1] == "**" and len(p) > 1 else p, path) for p in exclude)
 
 
@@ -141,21 +142,21 @@ def _entries(folder: Path) -> list["os.DirEntry[str]"]:
 
 
 MAX_CHARS = 1024 * 1024
-"""Bytes of one text; what is longer is data, not something to edit."""
+"""Maximum bytes of one text; longer files are data, not texts to edit."""
 
 
 class Alternative(NamedTuple):
-    """Texts that may stand in for those of the artifacts."""
+    """Texts that may replace those of the artifacts."""
 
     label: str
     texts: Mapping[str, str]
 
 
 def near_file(path: Path) -> str | None:
-    """A file beside one that is not there, and that may be meant, as a hint."""
+    """Hint at an existing file with a name similar to that of a missing file."""
     names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
     close = get_close_matches(path.name, names, n=3, cutoff=0.7)
-    # `no.yaml` is like `agent.yaml` in nothing but its ending
+    # stems must be similar too: `no.yaml` and `agent.yaml` share only the suffix
     near = [name for name in close if get_close_matches(path.stem, [Path(name).stem], cutoff=0.6)]
     return f"did you mean `{near[0]}`?" if near else None
 
@@ -163,7 +164,7 @@ def near_file(path: Path) -> str | None:
 def read_artifacts(
     source: Source, include: Sequence[str], exclude: Sequence[str]
 ) -> dict[str, str]:
-    """The text of every artifact by its path; what cannot be one is reported."""
+    """Read all artifacts, by path; reports files that cannot be artifacts."""
     texts: dict[str, str] = {}
     for number, pattern in enumerate(include):
         loc = ("artifacts", "include", number)
@@ -183,10 +184,10 @@ def read_artifacts(
 def read_alternatives(
     source: Source, loc: Loc, patterns: Sequence[str], artifacts: Mapping[str, str]
 ) -> tuple[Alternative, ...]:
-    """What the patterns of a `variants` proposer match, each match one alternative.
+    """Read the alternatives that a `variants` proposer's patterns match, one for each match.
 
-    A file stands in for the only artifact, or for the one that has its file name. A folder stands
-    in for all artifacts that have their path below it.
+    A file replaces the only artifact, or the one with the same file name. A folder replaces all
+    artifacts whose path exists below it.
     """
     found: dict[str, Alternative] = {}
     for number, pattern in enumerate(patterns):
@@ -205,7 +206,7 @@ def read_alternatives(
 
 
 def find(source: Source, loc: Loc, pattern: str, exclude: Sequence[str] = ()) -> list[Path]:
-    """What a pattern matches inside the spec's folder, sorted; nothing at all is reported."""
+    """Find what a pattern matches inside the spec's folder, sorted; reports if nothing does."""
     if pattern.startswith(("/", "~")) or ".." in Path(pattern).parts:
         source.report(loc, f"`{pattern}` leaves the folder of {source.path.name}")
         return []
@@ -213,7 +214,7 @@ def find(source: Source, loc: Loc, pattern: str, exclude: Sequence[str] = ()) ->
         hits = sorted(glob(source.folder, pattern, exclude))
         names = [hit.relative_to(source.folder).as_posix() for hit in hits]
         left = any(not is_excluded(name, exclude) for name in names)
-        # what is excluded is looked at only to say the right thing
+        # search without `exclude` only to choose the right message
         if not left and exclude and (hits or glob(source.folder, pattern)):
             source.report(loc, f"all that `{pattern}` matches is excluded")
             return []
@@ -227,7 +228,7 @@ def find(source: Source, loc: Loc, pattern: str, exclude: Sequence[str] = ()) ->
 
 
 def read_named(source: Source, loc: Loc, name: str) -> str | None:
-    """The text of a file that a spec names; None, and a report, when it is none of its folder."""
+    """Read a text file that a spec names; None, and a report, if it is not inside the folder."""
     if not is_safe_path(name):
         source.report(loc, f"`{name}` is not a path below the task's folder")
         return None
@@ -235,10 +236,10 @@ def read_named(source: Source, loc: Loc, name: str) -> str | None:
 
 
 def read_text(source: Source, loc: Loc, path: Path) -> str | None:
-    """The text of a file, its line endings as they are; None, and a report, when it is none."""
+    """Read a text file, line endings unchanged; None, and a report, if that is not possible."""
     name = path.relative_to(source.folder).as_posix()
     if not is_safe_path(name):
-        # the name of a file may be bytes that no terminal can show
+        # a file name may hold bytes that are not UTF-8
         printable = name.encode("utf-8", "backslashreplace").decode()
         source.report(loc, f"`{printable}` is not a name that can be carried")
         return None
@@ -265,9 +266,9 @@ def read_text(source: Source, loc: Loc, path: Path) -> str | None:
 
 
 def decoded(data: bytes, limited: bool = True) -> str:
-    """The text that bytes are; a `ValueError` says what they are instead.
+    """Decode bytes as UTF-8 text; `ValueError` for data that are too large, binary or invalid.
 
-    `limited` is for texts that are edited: cases may be as many as there are.
+    `limited` applies the size limit of editable texts; files of cases may be larger.
     """
     if limited and len(data) > MAX_CHARS:
         raise ValueError(f"too large: {len(data) / 2**20:.1f} MiB, 1 MiB allowed")

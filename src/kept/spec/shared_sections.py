@@ -28,7 +28,7 @@ Usd = Annotated[Finite, Field(ge=0)]
 
 
 def reference(value: object) -> object:
-    """A key, which is a variable of the environment by its name."""
+    """Accept a key only as a reference to an environment variable, `${NAME}`."""
     if value is None or (isinstance(value, str) and REFERENCE.fullmatch(value)):
         return value
     # without the value: it may be a key
@@ -36,7 +36,7 @@ def reference(value: object) -> object:
 
 
 def open_address(value: str | None) -> str | None:
-    """An address that anybody may read: a login in it is a secret."""
+    """Refuse an address with a login: that is a secret."""
     if value is not None and settings.logins(REFERENCE.sub("", value).replace("://:@", "://")):
         # without the value, for the same reason
         raise ValueError(
@@ -47,14 +47,14 @@ def open_address(value: str | None) -> str | None:
 
 
 def scope(value: str | None) -> str | None:
-    """What tokens may be asked for."""
+    """Check the scope of tokens."""
     if value is not None and not is_scope(value):
         raise ValueError(f"tokens of an Azure identity are for Azure alone, as in {SCOPE}")
     return value
 
 
 def model_block(value: object) -> object:
-    """A text stands for a block that says no more; a block without a model is of KEPT_MODEL."""
+    """Expand a text into a block; fill a block without provider and model from KEPT_MODEL."""
     if is_dict(value):
         given, named = value, settings.model()
         nameless = not {"provider", "model"} & given.keys()
@@ -72,53 +72,53 @@ def _block_of(text: str) -> dict[str, object]:
 
 
 class PriceSpec(SpecModel):
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: Usd
     output: Usd
     cached: Usd | None = None
-    """Of those that the provider had at hand; by default as any other."""
+    """Price of cached input tokens; by default the same as for others."""
 
 
 class ModelSpec(SpecModel):
-    """One model: where it is, how it is asked, what it costs."""
+    """One model: its provider and address, request settings, limits and price."""
 
     provider: Annotated[Text, AfterValidator(check_provider)]
     model: Text
     base_url: Annotated[Text | None, AfterValidator(open_address)] = None
     api_key: Annotated[Text | None, BeforeValidator(reference)] = None
-    """`${NAME}`; by default the variable that the provider is known by."""
+    """`${NAME}`; by default the provider's usual variable."""
     api_version: Text | None = None
     identity: Text | None = None
-    """The client id of a managed identity, where the machine has several."""
+    """Client id of a managed identity, for machines with several."""
     token_scope: Annotated[Text | None, AfterValidator(scope)] = None
-    """What tokens of an identity are for, in other clouds than the public one."""
-    # not in a dump, of which the hashes of runs are made
+    """Scope of an identity's tokens, for clouds other than the public one."""
+    # excluded from dumps, since the hashes of runs are made from them
     auth: Annotated[Literal["api_key", "identity"] | None, Field(exclude=True)] = None
-    """Of Azure: by its key alone, or by an identity although there is a key; else as can be."""
+    """Azure only: use only the key, or an identity even if there is a key; None for either."""
     temperature: Annotated[Finite, Field(ge=0)] | None = None
     top_p: Annotated[Finite, Field(gt=0, le=1)] | None = None
     max_tokens: Count | None = None
     seed: int | None = None
     effort: Effort | None = None
     context_window: Count | None = None
-    """Tokens that it can read and write at once, where the list does not say."""
+    """Maximum tokens of input and output together, for models missing from the list."""
     stream: bool = False
     timeout_seconds: Seconds = 300.0
-    """For one try."""
+    """Timeout of one try."""
     stall_seconds: Seconds = 60.0
-    """Without a byte, after which a stream is cut."""
+    """Maximum time without a byte before a stream is cut."""
     tries: Count = 6
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = None
     price: PriceSpec | None = None
-    """Where it is not, or not rightly, in the list of prices."""
+    """Price for models that the price list lacks or has wrong."""
     cache: bool | None = None
-    """Whether replies are kept for other runs; by default for all but a target that samples."""
+    """Keep replies for other runs; by default for all models but a target that samples."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """What a provider has no use for."""
+        """Yield settings that the provider does not support."""
         provider = said.get("provider")
         for key in ("api_version", "identity", "token_scope", "auth"):
             if said.get(key) is not None and provider not in (None, "azure_openai"):
@@ -134,7 +134,7 @@ class ModelSpec(SpecModel):
         return f"{self.provider}/{self.model}"
 
     def config(self, folder: Path) -> ModelConfig:
-        """The same for those who call it; paths begin in a folder."""
+        """Convert to a `ModelConfig`; its paths are relative to `folder`."""
         said = self.model_dump(exclude={"timeout_seconds", "stall_seconds", "price"})
         price = None if self.price is None else Price(**self.price.model_dump())
         timeout, stall = self.timeout_seconds, self.stall_seconds
@@ -146,12 +146,12 @@ RoleSpec = Annotated[ModelSpec, BeforeValidator(model_block)]
 
 
 class ModelsSpec(SpecModel):
-    """Which model does what: `provider/model`, or a block."""
+    """Models by role, each as `provider/model` or as a block."""
 
     optimizer: RoleSpec | None = None
-    """Proposes changes; by default the one that KEPT_MODEL names."""
+    """Model that proposes changes; by default the one named by KEPT_MODEL."""
     target: RoleSpec | None = None
-    """What the artifacts are written for."""
+    """Model that the artifacts are written for."""
     critic: RoleSpec | None = None
     applier: RoleSpec | None = None
     judge: RoleSpec | None = None
@@ -169,19 +169,19 @@ def _variable(name: str) -> str:
 
 
 class SandboxSpec(SpecModel):
-    """What commands may see, write, reach and use up."""
+    """Access and limits of commands: files, network, variables, resources."""
 
     walls: Literal["auto", "required", "off"] = "auto"
-    """`auto` uses bwrap where it works, and says so where it does not; `required` insists."""
+    """`auto` uses bwrap if it works and reports if not; `required` fails without it."""
     network: Network = "none"
     env: Annotated[tuple[Annotated[Text, AfterValidator(_variable)], ...], Field(strict=False)] = ()
-    """Variables of the environment that commands may see, besides the few that are harmless."""
+    """Environment variables that commands may see, besides a few harmless ones."""
     hidden: Texts = ()
     """Further files and folders that the runner must not see; the scorer sees them."""
     readable: Texts = ()
     """Files and folders that commands may read although they are known to hold secrets."""
     writable: Texts = ()
-    """Files and folders that commands may really write to."""
+    """Files and folders that commands may really change."""
     cpu_seconds: Count | None = None
     memory_mb: Count | None = None
     file_mb: Count = 1024
@@ -190,7 +190,7 @@ class SandboxSpec(SpecModel):
     processes: Count = 512
 
     def limits(self, memory: int | None) -> Limits:
-        """The limits of each command; memory is what the machine has, if it is known."""
+        """Limits of each command; `memory` (bytes, if known) applies without `memory_mb`."""
         return Limits(
             self.cpu_seconds,
             self.memory_mb * MIB if self.memory_mb else memory,

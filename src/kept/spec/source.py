@@ -1,6 +1,6 @@
 """A YAML file as plain values, with the line of each and the problems found so far.
 
-Knows nothing of what the file should say.
+It is independent of the file's schema.
 """
 
 import re
@@ -16,7 +16,7 @@ from kept.spec.yaml import Document, Loc, YamlFault, read_yaml
 
 
 class Source:
-    """One spec, being read."""
+    """A spec while it is read and checked."""
 
     def __init__(self, path: Path, document: Document) -> None:
         self.path = path
@@ -31,62 +31,62 @@ class Source:
             self.problems.append(Problem(self.at(line), dotted(loc), message))
 
     def override(self, loc: Loc, flag: str) -> None:
-        """Remember that a value, with all that is in it, came from a flag."""
+        """Record that a value, with all values inside it, came from a flag."""
         self._lines = {at: n for at, n in self._lines.items() if at[: len(loc)] != loc}
         self._flags[loc] = flag
 
     def sets_inside(self, loc: Loc) -> bool:
-        """Whether flags set a part of a value, and not the value."""
+        """True if flags set parts of a value but not the whole value."""
         deeper = any(len(one) > len(loc) and one[: len(loc)] == loc for one in self._flags)
         return deeper and loc not in self._flags
 
     def where(self, loc: Loc) -> str:
-        """`file:line` of a value, or of what should hold it; or the flag it came from."""
+        """`file:line` of a value or of its nearest parent; or the flag that it came from."""
         for size in range(len(loc), 0, -1):
             above = loc[:size]
             if flag := self._flags.get(above):
                 return flag
             if line := self._lines.get(above):
                 return self.at(line)
-            # not in the file: a flag for something inside it brought it about
+            # not in the file: made by a flag for a value inside it
             for inside, flag in self._flags.items():
                 if inside[:size] == above:
                     return flag
         return self.at(1)
 
     def at(self, line: int) -> str:
-        """A line of this file."""
+        """`file:line` of a line of this file."""
         return f"{shown(self.path)}:{line}"
 
     def report(self, loc: Loc, message: str, hint: str | None = None) -> None:
-        """A problem with a value."""
+        """Report a problem with a value."""
         self.problems.append(Problem(self.where(loc), dotted(loc), message, hint))
 
     def report_line(self, line: int, message: str, hint: str | None = None) -> None:
-        """A problem with a line as a whole."""
+        """Report a problem with a whole line."""
         self.problems.append(Problem(self.at(line), "", message, hint))
 
     def check(self) -> None:
-        """Raise what was found, all of it."""
+        """Raise a `SpecError` with all problems, if there are any."""
         if self.problems:
             here = shown(self.path)
             raise SpecError(sorted(dict.fromkeys(self.problems), key=lambda p: _order(p, here)))
 
 
 def _order(problem: Problem, here: str) -> tuple[bool, int]:
-    """Problems of the file itself first, from top to bottom."""
+    """Sort key: problems of the file itself first, from top to bottom."""
     file, _, line = problem.where.rpartition(":")
     return file != here, int(line) if line.isdigit() else 0
 
 
 def dotted(loc: Loc) -> str:
-    """`artifacts.include[0]`."""
+    """Write a place as in `artifacts.include[0]`."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
     return "".join(parts).removeprefix(".")
 
 
 def shown(path: Path) -> str:
-    """A path as short as it can be from here."""
+    """Write a path relative to the working directory if it is inside, else as given."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except ValueError:
@@ -94,7 +94,7 @@ def shown(path: Path) -> str:
 
 
 def read_source(path: Path, overrides: Sequence[str] = ()) -> Source:
-    """A file with `KEY=VALUE` overrides laid over it."""
+    """Read a file and apply `KEY=VALUE` overrides."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -106,7 +106,7 @@ def read_source(path: Path, overrides: Sequence[str] = ()) -> Source:
 
 
 def open_spec(spec: Path | Source, overrides: Sequence[str] = ()) -> Source:
-    """A spec with `KEY=VALUE` overrides laid over it; read unless that was done before."""
+    """Read a spec, unless it is read already, and apply `KEY=VALUE` overrides."""
     source = spec if isinstance(spec, Source) else read_source(spec)
     for override in overrides:
         _lay_over(source, override, "--set ")
@@ -114,9 +114,9 @@ def open_spec(spec: Path | Source, overrides: Sequence[str] = ()) -> Source:
 
 
 def source_of(path: Path, text: str, overrides: Sequence[str] = (), flag: str = "--set ") -> Source:
-    """A text that would stand in a file, with `KEY=VALUE` overrides laid over it.
+    """Read the text of a file and apply `KEY=VALUE` overrides.
 
-    What is wrong with one of these is told of the `flag` that it came by.
+    Problems with an override are reported at the `flag` that it came from.
     """
     try:
         document = read_yaml(text)
@@ -133,7 +133,7 @@ def source_of(path: Path, text: str, overrides: Sequence[str] = (), flag: str = 
 
 
 def kind_of(value: object) -> str:
-    """What a value is, in words."""
+    """Describe a value in words."""
     match value:
         case None:
             return "nothing"
@@ -155,7 +155,7 @@ _KEY_PART = re.compile(r'"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^="\[]')
 
 
 def split_override(override: str) -> tuple[str, str, str]:
-    """Key, `=` and value of an override; a `=` in brackets belongs to the key."""
+    """Split an override into key, `=` and value; a `=` in brackets or quotes belongs to the key."""
     at = 0
     while (part := _KEY_PART.match(override, at)) is not None:
         at = part.end()
@@ -166,9 +166,9 @@ def split_override(override: str) -> tuple[str, str, str]:
 
 
 def set_by(override: str, data: object = None) -> tuple[Loc, object]:
-    """Place and value that a `KEY=VALUE` sets; raises `YamlFault` where the value is no YAML.
+    """Return the place and value that a `KEY=VALUE` sets; `YamlFault` if the value is not YAML.
 
-    `[name=x]` in the key is looked up in `data`; without it, it is the first item.
+    `[name=x]` in the key is looked up in `data`; without `data` it means the first item.
     """
     key, _, text = split_override(override)
     loc = _loc_of(key, data)
@@ -176,7 +176,7 @@ def set_by(override: str, data: object = None) -> tuple[Loc, object]:
 
 
 def _loc_of(key: str, data: object) -> Loc | str:
-    """Parts of a key such as `proposers[0].files` or `tools[name=x].top_k`; else the problem."""
+    """Parse a key such as `proposers[0].files` or `tools[name=x].top_k`; or an error message."""
     parts = parse_path(key)
     if isinstance(parts, str):
         return parts
@@ -197,7 +197,7 @@ def _loc_of(key: str, data: object) -> Loc | str:
 
 
 def _selected(items: object, part: Selector) -> int | str:
-    """The item of a list that a selector means; else the problem."""
+    """Index of the list item that a selector means; or an error message."""
     rows = list_in(items)
     values = [_below(row, part.field) for row in rows]
     hits = [at for at, value in enumerate(values) if str(value) == part.value]
@@ -222,8 +222,8 @@ _KEY = re.compile(r"((?:^|[\s{,.\"'])\w*api_key[\"']?\s*[:=]\s*)(?!\s|[\"']?\$\{
 
 
 def _lay_over(source: Source, override: str, before: str) -> None:
-    """Put the value of one `KEY=VALUE` where its key says."""
-    # without a key or a login that stands in it
+    """Apply one `KEY=VALUE` override; problems are recorded, not raised."""
+    # messages show the flag, so keys and logins are removed
     flag = before + _KEY.sub(r"\1…", without_login(override))
     key, equals, _ = split_override(override)
     loc = _loc_of(key, source.data)
@@ -248,7 +248,7 @@ def _lay_over(source: Source, override: str, before: str) -> None:
 
 
 def _put(data: object, loc: Loc, value: object) -> bool:
-    """Set a value, making the mappings that lead to it; whether there was a place for it."""
+    """Set a value, with the mappings above it; True if there was a place for it."""
     here, *rest = loc
     if is_list(data) and isinstance(here, int):
         if here >= len(data):
@@ -270,7 +270,7 @@ def _put(data: object, loc: Loc, value: object) -> bool:
 
 
 def _opened(value: object) -> object:
-    """A model that is named by a text, as the block that the text stands for; else the value."""
+    """Expand a `provider/model` text into its block; other values are returned unchanged."""
     try:
         provider, model = parse(value) if isinstance(value, str) else ("", "")
     except ValueError:

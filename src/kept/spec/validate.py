@@ -42,15 +42,15 @@ T = TypeVar("T", bound=tuple[object, ...])
 
 
 def no_nul(text: str) -> str:
-    """A text that a command line or a file name can hold."""
+    """Refuse a text that no command line or file name can hold."""
     if "\0" in text:
         raise ValueError("holds a NUL character")
     return text
 
 
 def some(values: T) -> T:
-    """At least one of them."""
-    # not min_length: that counts what is wrong in itself as not there, and says so too
+    """Refuse an empty tuple."""
+    # not `min_length`: it ignores invalid items, so it would report "too short" as well
     if not values:
         raise ValueError("empty, where at least one was expected")
     return values
@@ -64,17 +64,17 @@ def _ratio(text: str) -> str:
 
 
 def shares_of(ratio: str) -> tuple[int, ...]:
-    """A split as numbers."""
+    """Parse a split such as `3:5:2`."""
     return tuple(int(part) for part in ratio.split(":"))
 
 
 def _listed(value: object) -> object:
-    # one text may stand for a list of one
+    # a single text is accepted as a list of one
     return [value] if isinstance(value, str) else value
 
 
 Text = Annotated[str, Field(min_length=1), AfterValidator(no_nul)]
-# YAML has lists, and a strict tuple would refuse them
+# not strict: YAML has lists, which a strict tuple refuses
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]
 SomeTexts = Annotated[Texts, AfterValidator(some)]
 OneOrMore = Annotated[SomeTexts, BeforeValidator(_listed)]
@@ -87,23 +87,23 @@ Ratio = Annotated[str, AfterValidator(_ratio)]
 
 
 class SpecModel(BaseModel):
-    """What all parts of a spec have in common: no unknown keys, no guessing at types."""
+    """Base of all parts of a spec: unknown keys are refused, types are not converted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """What is wrong between values that are each right in themselves.
+        """Yield problems between values that are valid one by one.
 
-        Given are only such values. What was left out stands there with its default, unless a key
-        is unknown and may have been meant.
+        `said` holds only valid values. Omitted keys have their defaults, unless some key is
+        unknown: it may be a misspelling of an omitted one.
         """
         return iter(())
 
     @model_validator(mode="wrap")
     @classmethod
-    def _tell_all(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401 # whatever a file may say
-        """Pydantic by itself would look at faults between values when there are no others."""
+    def _tell_all(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401 # a file may hold anything
+        """Report faults between values even if single values are wrong; pydantic would not."""
         try:
             made = handler(data)
         except ValidationError as error:
@@ -120,7 +120,7 @@ class SpecModel(BaseModel):
 def _right(
     model: type[BaseModel], data: object, wrong: set[tuple[int | str, ...]]
 ) -> dict[str, object]:
-    """The values of a mapping that nothing was said against."""
+    """Valid values of a mapping; with defaults, unless it has unknown keys."""
     if not isinstance(data, dict):
         return {}
     given = cast("dict[str, object]", data)
@@ -134,7 +134,7 @@ def _right(
 
 
 def _detail(message: str) -> InitErrorDetails:
-    # what pydantic makes of a ValueError
+    # the same details that pydantic makes of a ValueError
     return InitErrorDetails(
         type="value_error", loc=(), input=None, ctx={"error": ValueError(message)}
     )
@@ -145,44 +145,44 @@ def _error(model: type[BaseModel], faults: Iterable[InitErrorDetails]) -> Valida
 
 
 class Components(Protocol):
-    """The annotation of a field that holds the spec of a component, named by the spec itself."""
+    """Annotation of a field that holds the spec of a component, named by the spec itself."""
 
     def spec_of(self, name: object) -> type[BaseModel] | None:
-        """The model of the spec of a component; None for an unknown name."""
+        """Return the `Spec` class of a component; None for an unknown name."""
         ...
 
 
 class Place(NamedTuple):
-    """A place in a file, and what a mapping there may hold."""
+    """A place in a file, and the models of a mapping there."""
 
     loc: Loc
     models: tuple[type[BaseModel], ...]
-    """More than one where a union is not yet decided; none for a plain value."""
+    """Several if a union is not yet decided; empty for a plain value."""
 
     @property
     def keys(self) -> list[str]:
-        """The keys that a mapping at this place may have."""
+        """Keys that a mapping at this place may have."""
         return list(dict.fromkeys(key for model in self.models for key in _fields(model)))
 
     @property
     def tag(self) -> str:
-        """The key that tells the members of a union apart."""
+        """Key that distinguishes the members of a union."""
         return next((key for model in self.models for key in _tags(model)), "kind")
 
 
 def locate(model: type[BaseModel], loc: Loc) -> Place:
-    """The place that pydantic means when it says so below a model."""
+    """Convert an error path of pydantic into a place of the file."""
     models: tuple[type[BaseModel], ...] = (model,)
     real: list[str | int] = []
     keyed = False
     named: Components | None = None
     for part in loc:
         if named is not None and (spec := named.spec_of(part)) is not None:
-            # the name of a component, which the file says in a key
+            # the name of a component: in the file it is the value of a key
             models, named = (spec,), None
             continue
         if keyed:
-            # a key that the user chose
+            # a key of the user's own mapping
             real.append(part)
             keyed = False
             continue
@@ -200,12 +200,12 @@ def locate(model: type[BaseModel], loc: Loc) -> Place:
 
 
 def _fields(model: type[BaseModel]) -> Mapping[str, FieldInfo]:
-    """The fields of a model by the names a file has for them."""
+    """Fields of a model, by their names in a file."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _tags(model: type[BaseModel]) -> Mapping[str, object]:
-    """Keys of a model that can have one value only, with that value."""
+    """Keys of a model that can have only one value, with that value."""
     return {
         key: get_args(field.annotation)[0]
         for key, field in _fields(model).items()
@@ -214,14 +214,14 @@ def _tags(model: type[BaseModel]) -> Mapping[str, object]:
 
 
 def _is_mapping(annotation: object) -> bool:
-    """Whether a field is a mapping with keys of the user's own, be it `X | None`."""
+    """True if a field is a mapping with the user's own keys, also as `X | None`."""
     if get_origin(annotation) is dict:
         return True
     return any(_is_mapping(inner) for inner in get_args(annotation) if get_origin(inner) is dict)
 
 
 def _component_of(field: FieldInfo) -> Components | None:
-    """The components among which a field names one, be it alone or in a list."""
+    """Components of which a field names one, or a list of them; None for other fields."""
     return next(_registries((*field.metadata, field.annotation)), None)
 
 
@@ -234,7 +234,7 @@ def _registries(annotations: Iterable[object]) -> Iterator[Components]:
 
 
 def _models_in(annotation: object) -> tuple[type[BaseModel], ...]:
-    """The models inside `X | None`, `tuple[X, ...]`, `X | Y` and the like."""
+    """Models inside `X | None`, `tuple[X, ...]`, `X | Y` and the like."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return (annotation,)
     return tuple(model for inner in get_args(annotation) for model in _models_in(inner))
@@ -243,7 +243,7 @@ def _models_in(annotation: object) -> tuple[type[BaseModel], ...]:
 M = TypeVar("M", bound=BaseModel)
 
 _QUOTED = re.compile(r"'([^']*)'")
-"""How pydantic names what it expects."""
+"""Names that pydantic's messages quote, such as expected values."""
 
 _WANTED = {
     "int_type": "a whole number",
@@ -268,12 +268,12 @@ _BOUNDS: Mapping[str, Callable[[Any], str]] = {
 
 
 def validate(source: Source, model: type[M], loc: Loc = ()) -> M | None:
-    """The model that a source spells, or one part of it; None, and reports, when it spells none."""
+    """Validate a source, or the part at `loc`; None, and reports, if it has problems."""
     return validate_given(source, model, said(source, loc), loc)
 
 
 def validate_given(source: Source, model: type[M], given: object, loc: Loc) -> M | None:
-    """The model that some of what a source has at a place spells; else as `validate`."""
+    """Validate a given value as if it stood at a place of the source, like `validate`."""
     try:
         return model.model_validate(given)
     except ValidationError as error:
@@ -283,10 +283,10 @@ def validate_given(source: Source, model: type[M], given: object, loc: Loc) -> M
 
 
 def section(source: Source, loc: Loc, model: type[M], unread: Collection[str] = ()) -> M | None:
-    """One part of a source by itself; None when it has problems, which are not told again.
+    """Read one part of a source; None if it has problems, which are not reported again.
 
-    Lets what is right in a spec be looked into although something else in it is wrong: another
-    part, or a key of this one that nobody is going to read.
+    So valid parts can be checked although other parts are wrong, or keys in `unread`, which the
+    caller does not use.
     """
     data = said(source, loc)
     if isinstance(data, dict):
@@ -299,7 +299,7 @@ def section(source: Source, loc: Loc, model: type[M], unread: Collection[str] = 
 
 
 def said(source: Source, loc: Loc, otherwise: object = None) -> object:
-    """What a source has at a place, right or wrong."""
+    """Value that a source has at a place, valid or not; `otherwise` if there is none."""
     data: Any = source.data
     try:
         for part in loc:
@@ -310,7 +310,7 @@ def said(source: Source, loc: Loc, otherwise: object = None) -> object:
 
 
 def check_folder(source: Source, loc: Loc) -> None:
-    """Report a folder for a command that is named and is not there."""
+    """Report a missing folder for a command."""
     name = said(source, loc)
     if isinstance(name, str) and name and "\0" not in name and not (source.folder / name).is_dir():
         source.report(loc, f"there is no folder `{name}`")
@@ -337,12 +337,12 @@ def _report(source: Source, fault: ErrorDetails, model: type[BaseModel], below: 
     elif kind == "too_long":
         source.report(loc, f"at most {ctx['max_length']} expected, {ctx['actual_length']} given")
     else:
-        # our own validators raise ValueError, and pydantic puts its name in front
+        # our own validators raise ValueError; pydantic puts a prefix before the message
         source.report(loc, fault["msg"].removeprefix("Value error, "))
 
 
 def _report_tag(source: Source, place: Place, given: object, ctx: Mapping[str, Any]) -> None:
-    """A mapping that does not say, or says wrongly, which of several kinds it is."""
+    """Report a mapping whose `type` or `kind` is missing or unknown."""
     if not isinstance(given, dict):
         source.report(place.loc, f"{kind_of(given)}, where a mapping was expected")
         return
@@ -362,19 +362,19 @@ def _report_tag(source: Source, place: Place, given: object, ctx: Mapping[str, A
 _BY_ITSELF: dict[str, str] = {
     "merge": "a race puts near misses together by itself: leave it out",
 }
-"""Kinds that people know from elsewhere, and that nobody asks for here."""
+"""Hints for kinds that users may expect but that Kept adds by itself."""
 
 
 def advice(key: str, known: list[str]) -> str:
-    """What may be meant by a key that is unknown, or which there are."""
+    """Hint for an unknown key: a similar one, else the list of known keys."""
     return _meant(key, known) or f"known keys: {', '.join(known)}"
 
 
 def _meant(word: object, known: Sequence[str]) -> str | None:
-    """Which of the known words may be meant, as a hint."""
+    """Hint at a similar known word; None without one."""
     if not isinstance(word, str) or not word:
         return None
-    # the beginning of one alone, or its letters in another order
+    # the start of exactly one word, or its letters in another order
     likely = [name for name in known if name.startswith(word) or sorted(name) == sorted(word)]
     near = likely if len(likely) == 1 else get_close_matches(word, known, n=1, cutoff=0.7)
     return f"did you mean `{near[0]}`?" if near else None

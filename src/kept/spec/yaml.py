@@ -1,9 +1,8 @@
 """YAML as plain values with line numbers; bounded parsing with libyaml or ruamel.yaml.
 
-Only this module knows the YAML libraries. The reference is ruamel.yaml. The other, libyaml, is
-ten times as fast. It is used if it is installed and both agree on the syntax. Errors of either
-are reported by ruamel.yaml. libyaml recurses in C: deep nesting would crash the process, so it is
-refused first.
+The reference is ruamel.yaml. libyaml is ten times as fast; it is used if it is installed and both
+agree on the syntax. Errors of either are reported by ruamel.yaml. libyaml recurses in C: deep
+nesting would crash the process, so it is refused first.
 """
 
 import re
@@ -32,17 +31,17 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 MAX_CHARS = 16 * 1024 * 1024
 MAX_NODES = 500_000
-"""Values and keys of a text, those behind aliases counted once; a node takes about a kilobyte."""
+"""Maximum values and keys of a text, aliases counted once; a node takes about a kilobyte."""
 
 MAX_SECONDS = 30.0
-"""Seconds for ruamel.yaml, which reads 50 kB a second; libyaml needs no more for `MAX_NODES`."""
+"""Time limit for ruamel.yaml, which reads 50 kB/s; libyaml reads `MAX_NODES` within it."""
 
 _DISPUTED = re.compile("[\t\x85\u2028\u2029\ufeff]|^%", re.MULTILINE)
-"""What the two libraries may take apart differently: other ends of lines, tabs, versions."""
+"""Syntax that the two libraries may parse differently: line ends, tabs, `%YAML` versions."""
 
 
 def can_take(text: str) -> bool:
-    """Whether libyaml is there, and both libraries agree on how to take a text apart."""
+    """True if libyaml is installed and both libraries parse the text alike."""
     return yaml.__with_libyaml__ and not _DISPUTED.search(text)
 
 
@@ -56,7 +55,7 @@ class _Bounds:
         self._deadline = None if seconds is None else time.monotonic() + seconds
 
     def descend(self, parent: Any, index: object) -> None:  # noqa: ANN401 # see `parser_of`
-        """Called before each node, as a method of a resolver."""
+        """Count a node before it is composed; has the signature of a resolver's method."""
         self._depth += 1
         self._nodes += 1
         line = None if parent is None else int(parent.start_mark.line) + 1
@@ -69,14 +68,14 @@ class _Bounds:
             raise ParseLimit(f"reading it takes more than {self._seconds:g} seconds", line)
 
     def ascend(self) -> None:
-        """Called behind each node."""
+        """Leave a node after it is composed."""
         self._depth -= 1
 
 
 def parser_of(text: str, resolver: Any) -> Any:  # noqa: ANN401 # the libraries have no types
-    """The parser of libyaml on a text, with ruamel's idea of which words are numbers.
+    """Return libyaml's parser of a text, with ruamel's rules for which words are numbers.
 
-    Raises `ParseLimit`, and so does what it composes.
+    Raises `ParseLimit`, here and while nodes are composed.
     """
     check_size(text, MAX_CHARS)
     libraries = cast("Any", yaml)
@@ -87,14 +86,14 @@ def parser_of(text: str, resolver: Any) -> Any:  # noqa: ANN401 # the libraries 
     class Parser(base):
         def resolve(self, kind: type, value: str, implicit: tuple[bool, bool]) -> str:
             if kind is not yaml.ScalarNode:
-                return "tag:yaml.org,2002:map"  # or a list: nobody asks
+                return "tag:yaml.org,2002:map"  # or a list: the tag is not used
             if not implicit[0]:
                 return STRING
             if value not in known:
                 known[value] = str(resolver.resolve(ScalarNode, value, implicit))
             return known[value]
 
-        # the composer calls these two around every node, before it recurses
+        # the composer calls these two around every node, `descend` before it recurses
         descend_resolver = staticmethod(bounds.descend)
         ascend_resolver = staticmethod(bounds.ascend)
 
@@ -102,11 +101,11 @@ def parser_of(text: str, resolver: Any) -> Any:  # noqa: ANN401 # the libraries 
 
 
 def ruamel() -> Any:  # noqa: ANN401 # the library has no types
-    """A reader of ruamel.yaml for one text; what it composes raises `ParseLimit`."""
+    """Return a ruamel.yaml reader for one text; composing raises `ParseLimit`."""
     reader: Any = YAML(typ="safe", pure=True)
     bounds = _Bounds(MAX_SECONDS)
 
-    # not the resolver: `%YAML 1.1` puts another in its place
+    # not in the resolver, which `%YAML 1.1` replaces
     class BoundedComposer(Composer):
         def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401 # see above
             bounds.descend(parent, index)
@@ -119,45 +118,45 @@ def ruamel() -> Any:  # noqa: ANN401 # the library has no types
 
 
 def construct(reader: Any, node: Any) -> object:  # noqa: ANN401 # the library has no types
-    """The value of a scalar node, by ruamel's rules; raises `ValueError` where there is none."""
+    """Return the value of a scalar node by ruamel's rules; `ValueError` if it has none."""
     if len(node.value) > MAX_DIGITS and node.tag in _NUMBERS:
         raise too_long_number()
-    plain = ScalarNode(node.tag, node.value, style=node.style)  # libyaml's nodes are others
+    plain = ScalarNode(node.tag, node.value, style=node.style)  # libyaml has its own node class
     try:
         value = reader.constructor.construct_object(plain)
     except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
-        # `!!bool x`: its constructors take what an explicit tag says for granted
+        # such as `!!bool x`: ruamel's constructors trust an explicit tag
         raise ValueError(f"`{node.value[:40]}` is no {node.tag.rpartition(':')[2]}") from error
     check_number(value)
     return value
 
 
 def compose_all(text: str) -> None:
-    """Take all documents of a text apart; raises `yaml.YAMLError` or `ParseLimit`."""
+    """Compose all documents of a text; raises `yaml.YAMLError` or `ParseLimit`."""
     parser = parser_of(text, ruamel().resolver)
     while parser.check_node():
         parser.get_node()
 
 
 Loc = tuple[str | int, ...]
-"""Keys and places in lists that lead to a value."""
+"""Path of keys and list indexes that leads to a value."""
 
 MAX_VALUES = 100_000
-"""Values of a file, those behind aliases counted each time; nobody writes so many by hand."""
+"""Maximum values of a file, aliases counted each time; far more than is written by hand."""
 
 LONG = 200_000
-"""Characters from which on libyaml says itself what it refuses: ruamel.yaml takes too long."""
+"""Length in characters above which libyaml's own error is shown: ruamel.yaml is too slow."""
 
 
 class YamlFault(Exception):
-    """A text that is not YAML, or more of it than we read."""
+    """Raised for a text that is not YAML, or that exceeds a limit."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
         self.line = line
         self.message = message
         signs = ("block scalar", "for the tag", "undefined alias", "start any token")
-        # `op: >=` and `op: !=` are the usual ways to get here
+        # usual causes are `op: >=` and `op: !=`
         needs_quotes = any(sign in message for sign in signs)
         self.hint = "put quotes round a text that begins with a sign" if needs_quotes else None
         if r"'\t'" in message:
@@ -166,20 +165,20 @@ class YamlFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a text holds."""
+    """Values of a text, with the lines of its keys."""
 
     data: object
     """None for an empty text."""
     lines: dict[Loc, int] = field(default_factory=dict[Loc, int])
-    """Where each key and each item of a list stands."""
+    """Line of each key and each list item, from 1."""
     doubles: list[tuple[Loc, int]] = field(default_factory=list[tuple[Loc, int]])
-    """Keys that stand a second time, and where; their second values are left out."""
+    """Duplicate keys and their lines; only the first value is used."""
     templates: set[Loc] = field(default_factory=set[Loc])
-    """Texts without quotes that hold a `${`: what is filled in there may be a number."""
+    """Places of unquoted texts with a `${`: once filled in, they may be numbers."""
 
 
 def read_yaml(text: str) -> Document:
-    """The one document of a text; raises `YamlFault`."""
+    """Read a text of one document; raises `YamlFault`."""
     try:
         check_size(text, MAX_CHARS)
         if can_take(text):
@@ -191,14 +190,14 @@ def read_yaml(text: str) -> Document:
                 if len(text) > LONG:
                     raise _fault(error, text) from error
             except (YAMLError, ValueError):
-                pass  # the other one says what is wrong, and where
+                pass  # ruamel.yaml below reports the error and its line
         return _Reader().read(text)
     except ParseLimit as limit:
         raise YamlFault(limit.line or 1, str(limit)) from limit
 
 
 class _Reader:
-    """Turns the library's nodes into values. Nodes are `Any`: the library has no types."""
+    """Converts the library's nodes into values. Nodes are `Any`: the library has no types."""
 
     def __init__(self) -> None:
         self._yaml: Any = ruamel()
@@ -216,7 +215,7 @@ class _Reader:
         return replace(self._document, data=data)
 
     def read_fast(self, text: str) -> Document:
-        """The same by libyaml; raises whatever either library does."""
+        """Read by libyaml; raises the errors of either library."""
         node: Any = parser_of(text, self._yaml.resolver).get_single_node()
         data = None if node is None else self._value(node, ())
         return replace(self._document, data=data)
@@ -270,7 +269,7 @@ class _Reader:
         return values
 
     def _merge(self, node: Any, loc: Loc, values: dict[str, object]) -> None:  # noqa: ANN401 # see the class
-        """Add what `<<` stands for, where a mapping does not say it itself."""
+        """Add the values of a merge key `<<`; keys of the mapping itself win."""
         if isinstance(node, SequenceNode | yaml.SequenceNode):
             items: list[Any] = cast("Any", node).value
             for item in items:

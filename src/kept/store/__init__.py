@@ -1,1 +1,1 @@
-"""The journal and the files of a run."""
+"""Journal and files of a run: writing, reading, verifying."""

@@ -1,8 +1,8 @@
 """Safe file writing, and the atomic `best/` folder of the best candidate.
 
-Files below `.kept/` are readable only by their owner; elsewhere they follow the umask. Writing
-never follows a link. `below` is a folder named by a person or a spec, and may be reached through
-links. Below it, links may have been placed by others.
+Files below `.kept/` are readable only by their owner; elsewhere they follow the umask. The argument
+`below` is a folder named by a user or a spec, which may be reached through links. Below it no link
+is followed, since others may have placed it.
 
 `best/` is a link to the files of one candidate. Moving the link is atomic. So readers find the
 old or the new best as a whole, even after a kill.
@@ -23,10 +23,10 @@ from kept.errors import JournalError, RunError
 from kept.settings import kept_home
 
 SPACE = "free some space or fix the permissions, then resume: what was written is intact"
-"""What to do where nothing can be written."""
+"""Hint for errors of writing."""
 
 SMALLEST_DATABASE = 64 << 10
-"""Bytes that SQLite needs to open a file with its journal beside it."""
+"""Free bytes that SQLite needs to open a database and its journal."""
 
 
 def write_files(
@@ -35,7 +35,7 @@ def write_files(
     modes: Mapping[str, int] | None = None,
     below: Path | None = None,
 ) -> None:
-    """A candidate's texts as files below a folder, with their mode bits where they have some."""
+    """Write a candidate's texts as files below a folder, with their mode bits if given."""
     # bytes, so that line endings stay as they are
     texts = candidate.texts.items()
     files = {path: text.encode("utf-8", "surrogateescape") for path, text in texts}
@@ -46,10 +46,10 @@ def write_files(
 
 
 def write_below(folder: Path, files: Mapping[str, bytes], below: Path | None = None) -> None:
-    """Files below a folder, which is made; refuses a path that leaves it."""
+    """Write files below a folder, which is made if missing; raises for a path that leaves it."""
     below = below or folder
     with open_folder(folder, below):
-        pass  # made, also where there are no files
+        pass  # makes the folder, even if there are no files
     for path, data in files.items():
         if not is_safe_path(path):
             raise RunError(f"`{path}` is not a path below the folder it is to be written to")
@@ -57,7 +57,7 @@ def write_below(folder: Path, files: Mapping[str, bytes], below: Path | None = N
 
 
 def is_private(path: Path) -> bool:
-    """True below `.kept`, below the folder that `KEPT_HOME` names, and in the folder of a run."""
+    """True below `.kept`, below the `KEPT_HOME` folder and in the folder of a run."""
     path, home = path.absolute(), kept_home()
     if ".kept" in path.parts or (home is not None and path.is_relative_to(home.absolute())):
         return True
@@ -66,7 +66,7 @@ def is_private(path: Path) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it that are missing."""
+    """Make a folder and its missing parents."""
     if not folder.is_dir():
         make_folder(folder.parent)
         try:
@@ -78,10 +78,10 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def open_folder(folder: Path, below: Path) -> Generator[int]:
-    """Open a folder by its descriptor, made where it is missing; refuses links below `below`.
+    """Open a folder as a descriptor, made if missing; raises for links below `below`.
 
-    Each step is taken from the folder before it, so that a link that is put there meanwhile leads
-    nowhere either.
+    Each part is opened relative to its parent's descriptor, so a link placed meanwhile has no
+    effect either.
     """
     make_folder(below)
     fd = os.open(below, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -108,8 +108,8 @@ def write_file(path: Path, data: bytes, mode: str = "wb", below: Path | None = N
 
 
 def write_whole(path: Path, data: bytes, below: Path | None = None) -> None:
-    """Write a file, whole or not at all."""
-    # one name for all: what a kill leaves is written over by the next to come
+    """Write a file atomically: whole or not at all."""
+    # a fixed name: leftovers of a killed process are replaced by the next write
     fresh = path.with_name(f".{path.name}.new")
     with open_folder(path.parent, below or path.parent) as folder:
         if path.is_symlink():
@@ -125,7 +125,7 @@ def write_whole(path: Path, data: bytes, below: Path | None = None) -> None:
 
 
 def _write(folder: int, path: Path, data: bytes, mode: str) -> None:
-    """Write a file of a folder that is open."""
+    """Write a file in an open folder."""
     bits = 0o600 if is_private(path) else 0o666
 
     def opener(name: str, flags: int) -> int:
@@ -136,13 +136,13 @@ def _write(folder: int, path: Path, data: bytes, mode: str) -> None:
 
 
 def named_place(path: Path, base: Path) -> Path:
-    """The folder up to which a path is a person's own: a project, or what lies outside of it."""
+    """Folder down to which links in a path are trusted: `base`, else the path itself."""
     inside = path.is_relative_to(base) and ".." not in path.relative_to(base).parts
     return base if inside else path
 
 
 def link_in(path: Path, below: Path) -> Path | None:
-    """The first link on the way from a folder to a path, the path included; None without one."""
+    """Find the first link between a folder and a path, the path included; None without one."""
     if not path.is_relative_to(below):
         return path if path.is_symlink() else None
     ways = (path, *path.parents)
@@ -151,13 +151,13 @@ def link_in(path: Path, below: Path) -> Path | None:
 
 
 def link_error(path: Path) -> OSError:
-    """That a path is a link."""
+    """Error for a path that is a link."""
     return OSError(errno.ELOOP, "it is a link, and nothing is written through links", str(path))
 
 
 @contextmanager
 def _naming(path: Path) -> Generator[None]:
-    """Name the whole path where something cannot be opened by a part of it, and why."""
+    """Replace an error that names a part of a path by one with the whole path and the reason."""
     try:
         yield
     except OSError as error:
@@ -167,21 +167,22 @@ def _naming(path: Path) -> Generator[None]:
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file that only its owner may read, for those who only take a path."""
+    """Make an empty file that only its owner may read, for libraries that only take a path."""
     os.close(open_private(path, os.O_CREAT | os.O_WRONLY))
 
 
 def unwritable(path: Path, error: OSError) -> JournalError:
-    """That nothing can be written to a folder of Kept's own."""
+    """Error for a folder of Kept that cannot be written to."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     hint = SPACE if full else "make the folder writable, or point KEPT_HOME at one that is"
     return JournalError(f"cannot write to {path}: {error.strerror}", hint=hint)
 
 
 def database_trouble(path: Path, error: Exception, otherwise: str) -> tuple[str, str]:
-    """Words and hint for an error of SQLite, which says `disk I/O error` where a disk is full.
+    """Return message and hint for an SQLite error; SQLite says `disk I/O error` for a full disk.
 
-    Where a damaged file has a name that is no UTF-8, Python raises a `UnicodeDecodeError`.
+    `error` may be a `UnicodeDecodeError`: Python raises it if a name in a
+    damaged file is not UTF-8.
     """
     name = getattr(error, "sqlite_errorname", "")
     full = name == "SQLITE_FULL"
@@ -198,7 +199,7 @@ def open_private(path: str | Path, flags: int) -> int:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replace a file of Kept's own, whole or not at all."""
+    """Replace one of Kept's own files atomically."""
     fresh = path.with_name(f".{path.name}.new")
     with open(fresh, "wb", opener=open_private) as file:
         file.write(data)
@@ -206,7 +207,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def set_aside(path: Path, damaged: bytes) -> None:
-    """Append bytes that cannot be read to `NAME.torn`, on disk before they are cut off."""
+    """Append unreadable bytes to `NAME.torn` and sync it, before the caller cuts them off."""
     with open(path.with_name(f"{path.name}.torn"), "ab", opener=open_private) as file:
         file.write(damaged)
         file.flush()
@@ -214,7 +215,7 @@ def set_aside(path: Path, damaged: bytes) -> None:
 
 
 class BestFolder:
-    """A sink that has `best/` follow the state."""
+    """Sink that updates `best/` to the best candidate of the state."""
 
     def __init__(
         self, folder: Path, journal: Journal, modes: Mapping[str, int] | None = None
@@ -224,28 +225,28 @@ class BestFolder:
         self._modes = modes
 
     def on_event(self, event: Event, state: State) -> None:
-        """Move `best/` when the best moved, or when an earlier sitting died before it could."""
+        """Update `best/` for a new best, and at each start: a killed session may not have."""
         moved = isinstance(event, StepClosed) and event.verdict.best
         if moved or event.kind in ("run_started", "run_resumed"):
             swap_best(self._folder, self._journal.load(state.best), self._modes)
 
 
 def swap_best(folder: Path, candidate: Candidate, modes: Mapping[str, int] | None = None) -> None:
-    """Have `best/` hold this candidate's files."""
+    """Point `best/` at the files of this candidate."""
     shelf = folder / ".best"
     target = shelf / candidate.id
     link = folder / "best"
     if link.is_symlink() and link.readlink() == Path(".best") / candidate.id:
         return
     try:
-        # whatever stands under that name was left by a process killed while writing it
+        # anything under that name is the leftover of a process killed while writing it
         shutil.rmtree(target, ignore_errors=True)
         write_files(target, candidate, modes)
         fresh = folder / ".best.link"
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(Path(".best") / candidate.id)
         if link.is_dir() and not link.is_symlink():
-            shutil.rmtree(link)  # the run was copied by something that follows links
+            shutil.rmtree(link)  # the run was copied by a tool that follows links
         fresh.replace(link)
         for old in shelf.iterdir():
             if old.name != candidate.id:

@@ -64,11 +64,11 @@ _EVENTS: dict[str, type[Event]] = {
 }
 _KIND = b'"kind":"'
 _PLAIN = {kind.encode(): cls for kind, cls in _EVENTS.items() if cls is not RunStarted}
-"""Events that say nothing of the version of the journal."""
+"""Events without a journal version."""
 
 
 class RolloutLine(msgspec.Struct, tag="rollout", tag_field="kind", omit_defaults=True):
-    """One pair, done."""
+    """One finished rollout."""
 
     step: int
     candidate: str
@@ -84,7 +84,7 @@ class RolloutLine(msgspec.Struct, tag="rollout", tag_field="kind", omit_defaults
     trace: str = ""
 
     def entry(self) -> tuple[Job, Outcome]:
-        """The line as the engine knows it."""
+        """Convert to the engine's job and outcome."""
         job = Job(self.candidate, self.case, self.repeat, self.purpose)
         outcome = Outcome(
             self.metrics,
@@ -108,11 +108,11 @@ class CallLine(msgspec.Struct, tag="call", tag_field="kind", omit_defaults=True)
     failed: bool = False
     stored: bool = False
     unpriced: bool = False
-    """Whether nobody could tell before what it costs at most."""
+    """True if its maximum cost was unknown in advance."""
 
 
 class CancelledLine(msgspec.Struct, tag="cancelled", tag_field="kind", omit_defaults=True):
-    """One pair that was stopped in flight, and what it had used."""
+    """One rollout that was stopped in flight, with its usage until then."""
 
     step: int
     candidate: str
@@ -123,7 +123,7 @@ class CancelledLine(msgspec.Struct, tag="cancelled", tag_field="kind", omit_defa
 
     @property
     def job(self) -> Job:
-        """The pair, of which candidate and what for."""
+        """Candidate, case, repeat and purpose of the rollout."""
         return Job(self.candidate, self.case, self.repeat, self.purpose)
 
 
@@ -137,13 +137,13 @@ Line = RolloutLine | CallLine | CancelledLine | HeaderLine
 
 
 class _Used(msgspec.Struct):
-    """The part of a reply that says what it used."""
+    """Part of a reply that has its usage."""
 
     usage: Usage = FREE
 
 
 def usage_of(reply: bytes | msgspec.Raw) -> Usage:
-    """What a reply used; nothing where it does not say."""
+    """Usage of a reply; `FREE` if the reply has none."""
     try:
         return msgspec.json.decode(reply, type=_Used).usage
     except msgspec.MsgspecError:
@@ -165,7 +165,7 @@ def _decode_hook(kind: type, value: Any) -> Any:  # noqa: ANN401 # msgspec's own
 
 
 def _encode_hook(value: object) -> object:
-    # what users put into `settings` of a turn may hold paths, sets and the like
+    # `settings` of a turn come from users: paths, sets and the like
     return str(value)
 
 
@@ -173,29 +173,29 @@ _encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
 _lines = msgspec.json.Decoder(Line)
 _decoders: dict[type, Callable[[bytes], object]] = {}
 _LONE = b"\\ud"
-"""How an escaped surrogate begins."""
+"""Start of an escaped surrogate."""
 
 
 def encode(value: object) -> bytes:
-    """A value as JSON."""
+    """Encode a value as JSON."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        # Half an emoji from a cut reply, or bytes read with surrogateescape: JSON can escape them,
-        # msgspec cannot.
+        # lone surrogates, from a cut reply or from bytes read with surrogateescape: `json` escapes
+        # them, msgspec cannot
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_hook)
         return json.dumps(plain, separators=(",", ":")).encode()
 
 
 def document_of(value: object) -> Document:
-    """A dataclass as the JSON object that a journal has of it; empty for None."""
+    """Convert a dataclass to its JSON object in the journal; empty for None."""
     if value is None:
         return {}
     return decode(encode(value), dict[str, object])
 
 
 def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """A value of this type from its JSON."""
+    """Decode JSON as a value of this type."""
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = msgspec.json.Decoder(kind, dec_hook=_decode_hook).decode
@@ -210,7 +210,7 @@ def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
 
 
 def decode_event(line: bytes) -> Event:
-    """One event from its line; raises `ValueError` on anything else."""
+    """Decode the line of an event; raises `ValueError` for anything else."""
     event = _decode_event(line)
     check_time(event.t)
     if isinstance(event, RunStarted) and event.schema < SCHEMA:
@@ -222,13 +222,13 @@ def decode_event(line: bytes) -> Event:
 
 
 def _decode_event(line: bytes) -> Event:
-    # as we write them the kind stands last, which spares reading most lines twice
+    # Kept writes `kind` last, so most lines need to be decoded only once
     quick = _PLAIN.get(line[line.rfind(_KIND) + len(_KIND) :].partition(b'"')[0])
     if quick is not None:
         try:
             return decode(line, quick)
         except ValueError:
-            pass  # somebody wrote that line anew, or it is broken: which, is told below
+            pass  # rewritten by another program, or broken: decided below
     head = decode(line, _Head)
     check_version(head.schema)
     cls = _EVENTS.get(head.kind)
@@ -238,7 +238,7 @@ def _decode_event(line: bytes) -> Event:
 
 
 def decode_line(line: bytes) -> Line:
-    """One line of the rollout file; raises `ValueError` on anything else."""
+    """Decode a line of the rollout file; raises `ValueError` for anything else."""
     try:
         row = _lines.decode(line)
         if isinstance(row, HeaderLine):
@@ -254,7 +254,7 @@ def decode_line(line: bytes) -> Line:
 
 
 def check_version(version: int) -> None:
-    """Refuse a file of a later format."""
+    """Raise for a file of a newer format."""
     if version > SCHEMA:
         raise JournalError(
             f"this run was written by a newer kept (journal version {version}, "
@@ -267,7 +267,8 @@ _CRC_END = len(b'{"crc":"00000000",')
 
 
 def seal(record: bytes, at: int) -> bytes:
-    """The line for a JSON object that is written at an offset, with its newline."""
+    """Make the line of a JSON object at an offset: checksum, offset, fields, newline."""
+    # the offset is put first in the object, and the checksum before it
     body = b'"at":%d,%b' % (at, record[1:])
     return b'{"crc":"%08x",%b\n' % (crc32(body), body)
 
@@ -275,7 +276,7 @@ def seal(record: bytes, at: int) -> bytes:
 def unseal(line: bytes) -> int:
     """Verify the checksum of a line and return the offset it was written at.
 
-    Raises `ValueError` on a line that is not as it was written. The newline may be missing.
+    Raises `ValueError` for a line that was changed. The newline may be missing.
     """
     body = line[_CRC_END:-1] if line[-1:] == b"\n" else line[_CRC_END:]
     if line[:_CRC_END] != b'{"crc":"%08x",' % crc32(body):
@@ -284,7 +285,7 @@ def unseal(line: bytes) -> int:
 
 
 def encode_rollouts(rows: Iterable[tuple[int, Job, Outcome]]) -> bytes:
-    """The lines of finished pairs, each with its newline."""
+    """Encode finished rollouts as lines, each with its newline."""
     lines = [_rollout_line(step, job, outcome) for step, job, outcome in rows]
     try:
         return _encoder.encode_lines(lines)
@@ -312,36 +313,37 @@ def _rollout_line(step: int, job: Job, outcome: Outcome) -> RolloutLine:
 AS_IT_IS = frozenset(
     ("kind", "candidate", "incumbent", "case", "purpose", "trace", "edits", "scope", "key", "seed")
 )
-"""Fields that are found again by what they hold, or that candidates are made of."""
+"""Fields that are never redacted: keys of lookups, and contents of candidates."""
 
 MARK = "[secret]"
 
 
 class Scrub:
-    """Takes secrets out of lines of JSON."""
+    """Redacts secrets in lines of JSON."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
-        # also as they stand in a text that is itself JSON
+        # also in their escaped forms, for texts that are themselves JSON
         forms = {*secrets}
         for value in secrets:
             forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
         self._forms = sorted(forms, key=len, reverse=True)
+        # encoded in both styles of JSON, for a quick test of lines without decoding them
         needles = {encode(form)[1:-1] for form in forms}
         needles |= {json.dumps(form)[1:-1].encode() for form in forms}
         self._needles = tuple(needles)
 
     def clean(self, data: bytes) -> bytes:
-        """A line without the secrets."""
+        """Redact one line."""
         if not any(needle in data for needle in self._needles):
             return data
         before: object = json.loads(data)
         after = self._plain(before)
         if after == before:
-            return data  # digits of a number, say
+            return data  # the match was in a number or in a field that stays
         return json.dumps(after, separators=(",", ":"), ensure_ascii=True).encode()
 
     def clean_lines(self, data: bytes) -> bytes:
-        """Lines without the secrets."""
+        """Redact several lines."""
         if not any(needle in data for needle in self._needles):
             return data
         return b"".join([self.clean(line) + b"\n" for line in data.splitlines()])

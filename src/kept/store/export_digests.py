@@ -1,6 +1,6 @@
 """Digests of the files that a run writes outside its folder, so that `kept doctor` verifies them.
 
-`exports.jsonl` has a line for each file that was written, the last of a file counts:
+`exports.jsonl` has a line for each write of a file; the last line of a file counts:
 
     {"crc":"1a2b3c4d","at":4711,"path":"../../../out/r.jsonl","sha256":"...","shared":true}
 
@@ -26,12 +26,12 @@ _HEADER = b'"kind":"exports"'
 
 
 class ExportLine(msgspec.Struct, omit_defaults=True):
-    """One file, as it was written last."""
+    """Digest of one file, as it was written."""
 
     path: str
     sha256: str
     shared: bool = False
-    """True for a file that has lines of other runs too: the digest is of this run's lines."""
+    """True for a file with lines of other runs too: the digest is of this run's lines."""
 
 
 class ExportChange(NamedTuple):
@@ -43,16 +43,16 @@ class ExportChange(NamedTuple):
 
 
 class Exports:
-    """Writes the digests of a run; the file is made with the first of them."""
+    """Writes the digests of a run; the file is made with the first digest."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
         self._file: Appender | None = None
         self._known: dict[str, str] = {}
-        """The digests of this session, by path."""
+        """Digests of this session, by path."""
 
     def add(self, path: Path, digest: str, *, shared: bool = False) -> None:
-        """Note that a file has been written."""
+        """Record the digest of a file that was written."""
         name = os.path.relpath(path.absolute(), self._folder)
         if self._known.get(name) == digest:
             return
@@ -64,18 +64,18 @@ class Exports:
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         path = self._folder / FILE
         return path.stat().st_size if path.exists() else 0
 
     def close(self) -> None:
-        """No more lines."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
 
 def changed_exports(folder: Path, run_id: str) -> Iterator[ExportChange]:
-    """Files that are not as the run wrote them; one that was removed is no damage."""
+    """Yield files that differ from what the run wrote; removed files are not damage."""
     last: dict[str, ExportLine] = {}
     file = folder / FILE
     for one in stored_lines(file, least=None):
@@ -107,12 +107,12 @@ def changed_exports(folder: Path, run_id: str) -> Iterator[ExportChange]:
 
 
 def digest_of(data: bytes) -> str:
-    """The digest of a file that holds these bytes."""
+    """Digest of a file with these bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def run_of(line: bytes) -> str | None:
-    """The run that a line of a shared file tells of; None when it is no such line."""
+    """Id of the run that a line of a shared file belongs to; None for another kind of line."""
     try:
         row: Any = json.loads(line)
     except ValueError:

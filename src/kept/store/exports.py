@@ -10,7 +10,7 @@ Candidates are exported as a diff each, and with all files if kept:
     RUN/0004-keep.diff
     RUN/0004-keep/...
 
-The results file of a task has one JSON line an iteration. Lines of other runs of the task stay
+The results file of a task has one JSON line per iteration. Lines of other runs of the task stay
 unchanged.
 """
 
@@ -52,7 +52,7 @@ log = logging.getLogger("kept")
 
 
 class Records:
-    """Puts the records of a step together as they come."""
+    """Collects the records of each step from the events."""
 
     def __init__(self) -> None:
         self.started: RunStarted | None = None
@@ -60,7 +60,7 @@ class Records:
         self._proposed: dict[int, Proposed] = {}
 
     def hear(self, event: Event) -> StepRecords | None:
-        """All records of a step, when this event closes one."""
+        """Take an event; return all records of a step if the event closes it."""
         match event:
             case RunStarted():
                 self.started = event
@@ -80,14 +80,14 @@ class Records:
 
 
 class View(ABC):
-    """A sink that hears of closed steps."""
+    """Base of sinks that write closed steps to files."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self._records = Records()
         self._told = False
         self._hashes: dict[Path, HASH] = {}
-        """Of the files that are appended to: what this run has written to them."""
+        """Running digests of appended files, over this run's lines only."""
 
     @property
     def run(self) -> str:
@@ -96,7 +96,7 @@ class View(ABC):
         return self._records.started.run_id
 
     def put(self, path: Path, data: bytes, below: Path | None = None) -> None:
-        """Write a file where it is not so already, and note its digest."""
+        """Write a file unless it has this content already, and record its digest."""
         if path.is_symlink() or not path.exists() or path.read_bytes() != data:
             write_whole(path, data, below)
         self._note(path, digest_of(data))
@@ -104,7 +104,7 @@ class View(ABC):
     def replace(
         self, path: Path, data: bytes, below: Path | None = None, *, others: bytes | None = None
     ) -> None:
-        """Begin a file that is appended to, behind the lines of other runs that share it."""
+        """Start a file for `append`, with the lines of other runs first if they share it."""
         write_whole(path, (others or b"") + data, below)
         self._hashes[path] = hashlib.sha256(data)
         self._note(path, digest_of(data), shared=others is not None)
@@ -112,7 +112,7 @@ class View(ABC):
     def append(
         self, path: Path, data: bytes, below: Path | None = None, *, shared: bool = False
     ) -> None:
-        """Append to a file that `replace` began."""
+        """Append to a file that `replace` started."""
         write_file(path, data, "ab", below)
         self._hashes[path].update(data)
         self._note(path, self._hashes[path].hexdigest(), shared=shared)
@@ -123,14 +123,14 @@ class View(ABC):
 
     @abstractmethod
     def begin(self, steps: Iterable[StepRecords]) -> None:
-        """Write what earlier sittings came to; nothing is left over from a kill after that."""
+        """Write the steps of earlier sessions; must also clean up after a killed one."""
 
     @abstractmethod
     def closed(self, step: StepRecords) -> None:
-        """Write one more step."""
+        """Write one more closed step."""
 
     def on_event(self, event: Event, state: State) -> None:
-        """Take up the past when a sitting begins, then each step as it closes."""
+        """Write all past steps when a session begins, then each step as it closes."""
         try:
             if isinstance(event, RunStarted | RunResumed):
                 past = map(self._records.hear, self.journal.events)
@@ -143,7 +143,7 @@ class View(ABC):
             self._told = True
 
     def sides(self, step: StepRecords) -> tuple[Candidate, Candidate] | None:
-        """What a step's candidate was made of, and the candidate; None where there is none."""
+        """Return a step's incumbent and its candidate; None without a candidate."""
         closed = step.closed
         if closed.candidate is None:
             return None
@@ -151,7 +151,7 @@ class View(ABC):
         try:
             return incumbent, self.journal.load(closed.candidate)
         except JournalError:
-            # one that a guard refused was never stored, but its edits say exactly what it was
+            # a candidate that a guard refused is not stored; its edits rebuild it exactly
             return incumbent, reapply(incumbent, closed.reports)
 
 
@@ -159,13 +159,13 @@ class CandidateFolder(View):
     """Writes each candidate when its step closes."""
 
     def __init__(self, path: Path, below: Path, journal: Journal) -> None:
-        """No folder between `below`, the folder of the task, and a file may be a link."""
+        """No folder between a file and `below`, the folder of the task, may be a link."""
         super().__init__(journal)
         self._where = path
         self._below = below
 
     def begin(self, steps: Iterable[StepRecords]) -> None:
-        """Write what is missing or was changed."""
+        """Write files that are missing or changed; remove leftovers of a killed session."""
         folder = self._where / self.run
         if (link := link_in(folder, self._below)) is not None:
             raise link_error(link)
@@ -176,7 +176,7 @@ class CandidateFolder(View):
             self.closed(step)
 
     def closed(self, step: StepRecords) -> None:
-        """Write the diff, and for a keep the files."""
+        """Write the diff and, for a keep, the files."""
         outcome = step.closed.verdict.outcome
         name = f"{step.closed.step:04}-{outcome}"
         folder = self._where / self.run
@@ -200,7 +200,7 @@ class ResultsFile(View):
     def __init__(
         self, path: Path, below: Path, objective: Objective, on_failure: str, journal: Journal
     ) -> None:
-        """No folder between `below`, the folder of the task, and the file may be a link."""
+        """No folder between the file and `below`, the folder of the task, may be a link."""
         super().__init__(journal)
         self._path = path
         self._below = below
@@ -208,18 +208,18 @@ class ResultsFile(View):
         self._on_failure = on_failure
 
     def begin(self, steps: Iterable[StepRecords]) -> None:
-        """Write the lines of this run anew, behind those of others."""
+        """Rewrite the lines of this run, behind those of other runs."""
         others = [line for line in _lines(self._path) if run_of(line) not in (self.run, None)]
         own = b"".join(map(self._line, steps))
         self.replace(self._path, own, self._below, others=b"".join(others))
 
     def closed(self, step: StepRecords) -> None:
-        """Append its line."""
+        """Append the step's line."""
         self.append(self._path, self._line(step), self._below, shared=True)
 
     def _line(self, step: StepRecords) -> bytes:
         row = self._row(step)
-        # surrogates stand for bytes that are not UTF-8, and only escapes can carry them
+        # surrogates stand for bytes that are not UTF-8; only escapes can express them
         return json.dumps(row, ensure_ascii=True).encode() + b"\n"
 
     def _row(self, step: StepRecords) -> dict[str, Any]:
@@ -258,7 +258,7 @@ class ResultsFile(View):
 
 
 def _change(path: str, before: Candidate, after: Candidate) -> dict[str, Any]:
-    """How much of a file changed, and the sha256 of it before and after."""
+    """Counts of removed and added lines of a file, and its sha256 before and after."""
     old, new = before.texts.get(path), after.texts.get(path)
     removed, added = line_counts(old or "", new or "")
     hashes = {"before": _sha256(old), "after": _sha256(new)}
@@ -272,12 +272,12 @@ def _sha256(text: str | None) -> str | None:
 
 
 def is_results_file(path: Path) -> bool:
-    """Whether a file is one that may be written to: not there, empty, or made by us."""
+    """True if a file may be overwritten: it is missing, empty, or a results file of Kept."""
     return all(run_of(line) is not None for line in _lines(path))
 
 
 def _lines(path: Path) -> list[bytes]:
-    """Every whole line; the rest of one that a kill cut off is none."""
+    """Complete lines of a file, without the rest of a line that a kill cut off."""
     if not path.exists():
         return []
     lines = path.read_bytes().splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""Where runs live: `.kept/` of a project, found as git finds its own folder."""
+"""Home folder of runs: `.kept/` of a project, found in parent folders as git finds `.git`."""
 
 import hashlib
 import logging
@@ -23,9 +23,9 @@ class Home:
 
     @classmethod
     def find(cls, start: Path) -> "Home":
-        """The nearest `.kept` at or above a folder, else one to be made right there.
+        """Find the nearest `.kept` in a folder or its parents; else return one to be made there.
 
-        `KEPT_HOME` overrides.
+        `KEPT_HOME` takes precedence.
         """
         named = kept_home()
         if named is not None:
@@ -38,19 +38,19 @@ class Home:
 
     @property
     def runs(self) -> Path:
-        """The folder of all runs."""
+        """Folder of all runs."""
         return self.path / "runs"
 
     @classmethod
     def around(cls, folder: Path) -> "Home":
-        """The home that a run's folder lies in; of one that lies elsewhere, a home of its own."""
+        """Home of a run's folder; for a run outside any home, a home with only this run."""
         parent = folder.resolve().parent
         return cls(parent.parent) if parent.name == "runs" else _Loose(folder.resolve())
 
     def moved(self, path: Path) -> Path:
-        """The same place in this home, for a path of a project that was copied or moved here.
+        """Map a path of a project that was copied or moved to the same place in this home.
 
-        A path that has no counterpart here is left as it is.
+        A path without a counterpart here is returned unchanged.
         """
         parts = path.parts
         if self.path.name not in parts:
@@ -61,11 +61,11 @@ class Home:
 
     @property
     def index(self) -> Path | None:
-        """Where the list of runs is kept, to be quick; None where nothing is to be written."""
+        """Path of the index of runs (a cache); None if nothing may be written."""
         return self.path / "index.db"
 
     def obstacle(self) -> str | None:
-        """Why no run could be written here, in words that follow its path; makes nothing."""
+        """Reason why no run can be written here, to follow the path in a message; else None."""
         path = self.path.absolute()
         there = next(folder for folder in (path, *path.parents) if folder.exists())
         if not there.is_dir():
@@ -75,12 +75,12 @@ class Home:
         return None
 
     def new_run(self, inputs: Mapping[str, str], now: float) -> Path:
-        """A fresh folder, named by the time and a hash of what the run depends on."""
+        """Make a run folder, named by the time and a hash of the run's inputs."""
         self.make()
         digest = hashlib.sha256(repr(sorted(inputs.items())).encode()).hexdigest()[:8]
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
         while True:
-            # a run of the same second: ours is named for the next, so that ids sort as runs began
+            # if a run of this second exists, use the next second, so that ids sort by start
             while any(self.runs.glob(f"{stamp}-*")):
                 now += 1
                 stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
@@ -88,15 +88,15 @@ class Home:
             try:
                 folder.mkdir(0o700)
             except FileExistsError:
-                continue  # somebody else began in this very moment
+                continue  # another process made it at the same moment
             except OSError as error:
                 raise unwritable(self.runs, error) from error
             return folder
 
     def find_run(self, name: str, of_use: Callable[[Path], bool] | None = None) -> Path:
-        """The folder of a run: a path, an id, the start or end of one, or `last`.
+        """Find the folder of a run by a path, an id, the start or end of an id, or `last`.
 
-        `last` is the last one that is of use, where that is asked and there is one.
+        `last` is the newest run that `of_use` accepts, else the newest of all.
         """
         as_path = Path(name)
         if (as_path / "journal.jsonl").is_file():
@@ -124,7 +124,7 @@ class Home:
         )
 
     def folders(self) -> list[Path]:
-        """Every run folder, oldest first; warns of one whose journal is missing."""
+        """All run folders, oldest first; warns of runs without a journal."""
         if not self.runs.is_dir():
             return []
         found: list[Path] = []
@@ -136,7 +136,7 @@ class Home:
         return found
 
     def make(self) -> None:
-        """Make the folder, which git is to leave alone."""
+        """Make the folder, with a `.gitignore` for all of it."""
         try:
             make_folder(self.path.parent)
             for folder in (self.path, self.runs):
@@ -149,7 +149,7 @@ class Home:
 
 
 class _Loose(Home):
-    """One run that lies by itself: what else is beside it is nobody's business."""
+    """Home of a single run outside any `.kept`; other folders beside it are ignored."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder.parent)
@@ -168,12 +168,12 @@ class _Loose(Home):
 
 
 def _lost_journal(folder: Path) -> bool:
-    """True for a run without its journal, which is made before all other files of a run."""
+    """True for a run without a journal: the journal is made first, so it was removed."""
     return (folder / "rollouts.jsonl").is_file() and not (folder / "journal.jsonl").exists()
 
 
 @cache
 def _warn_of_lost_journal(folder: Path) -> None:
-    """Warn once that a run is left out."""
+    """Warn once that a run is skipped."""
     text = "%s is missing: restore the file from a copy; the run is left out"
     log.warning(text, folder / "journal.jsonl")

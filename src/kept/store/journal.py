@@ -1,12 +1,12 @@
-"""The journal of one run: the spine of events, the rollout lines, the packs.
+"""Writer of a run's journal: the spine of events, the rollout lines, the pack.
 
     journal.jsonl     events; the state is their fold
-    rollouts.jsonl    one line a rollout, finished or stopped in flight, or call
+    rollouts.jsonl    one line per rollout, finished or stopped in flight, or per call
     blobs.pack        traces, large replies, candidates
-    steps.idx         the closed steps in short, and where each stands in the spine
+    steps.idx         short rows of the closed steps, with their offsets in the spine
     exports.jsonl     digests of the files that the run wrote outside its folder
 
-Does not know what the events mean.
+It does not interpret the events.
 """
 
 import logging
@@ -53,28 +53,28 @@ R = TypeVar("R", bound=Priced)
 C = TypeVar("C", bound=Priced | Failure)
 
 SYNC_EVERY = 0.1
-"""Seconds between two syncs: verdicts that fall between them share one."""
+"""Seconds between two syncs; verdicts in between share one."""
 
 ROWS = 32
-"""Rows of the index of steps that are written together."""
+"""Number of rows of the step index that are written together."""
 
 INLINE = 2048
-"""Replies up to this many bytes stand in the rollout file itself."""
+"""Maximum bytes of a reply in the rollout file; larger ones go to the pack."""
 
 _OPEN = (RunStarted, RunResumed, Proposed)
-"""Events with parts that whoever made a plan, or a proposal, filled as they liked."""
+"""Events with free-form parts from a plan or proposal, which may not be readable as JSON."""
 
 _ROLLOUT = b'"kind":"rollout"'
-"""The part of a line of the rollout file that says it is one."""
+"""Bytes that mark the line of a rollout."""
 
 _NULL = b":null"
-"""What a number becomes that JSON has no word for; and a field that is None."""
+"""Encoding of None, and of numbers that JSON lacks (NaN, infinity)."""
 
 log = logging.getLogger("kept")
 
 
 class RunJournal:
-    """The writing end of a run's record; implements `kept.core.ports.Journal`."""
+    """Writer of a run's journal; implements `kept.core.ports.Journal`."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -95,7 +95,7 @@ class RunJournal:
             opened.callback(self._rollouts.close)
             mended = mend_steps(folder)
             self._row_maker = mended.maker
-            # no line may stand where a step on record has its own, though the file was cut
+            # a cut file: new lines must not get offsets inside the range of a recorded step
             self._rollouts.size = max(self._rollouts.size, mended.rollouts_end)
             self._steps = Appender(folder / INDEX)
             opened.callback(self._steps.close)
@@ -105,7 +105,7 @@ class RunJournal:
             self._tell_damage(closed)
             opened.pop_all()
         self._rows: list[bytes] = []
-        """Of the index of steps, yet to be written: a reader makes those that it lacks."""
+        """Rows of the step index that are not written yet; readers rebuild missing rows."""
         self._calls: defaultdict[str, defaultdict[str, list[codec.CallLine]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -116,7 +116,7 @@ class RunJournal:
         self._sync_error: JournalError | None = None
 
     def _tell_damage(self, closed: Closed | None) -> None:
-        """Warn of what was moved aside or is missing; a resume does it again."""
+        """Warn of data that were moved aside or are missing; a resume redoes them."""
         for part in (self._spine, self._rollouts, self._pack):
             if part.dropped:
                 name = part.path.name
@@ -130,12 +130,12 @@ class RunJournal:
 
     @property
     def events(self) -> Iterator[Event]:
-        """Every event that was written, oldest first."""
+        """All events that were written, oldest first."""
         return read_events(self._spine.path)
 
     @property
     def rollouts_size(self) -> int:
-        """Bytes of the rollout file."""
+        """Offset in the rollout file at which the next line is written."""
         return self._rollouts.size
 
     def append(self, event: Event) -> None:
@@ -143,10 +143,11 @@ class RunJournal:
         if self._sync_error is not None:
             raise self._sync_error
         line = self._clean(codec.encode(event))
+        # an unexpected null may be NaN: such lines are read back before they are written
         if isinstance(event, _OPEN) or line.count(_NULL) > _nones(event):
             check_readable(line, codec.decode_event)
         if not isinstance(event, StepOpened | Proposed):
-            # those two speak of nothing that the pack does not hold already
+            # these two refer to no new entries of the pack; others may
             self._pack.flush()
         at = self._spine.write(line + b"\n")
         row = self._row_maker.hear(event, at, self._spine.size - at)
@@ -157,12 +158,12 @@ class RunJournal:
 
     def _write_rows(self) -> None:
         rows, self._rows = self._rows, []
-        # what a full disk leaves out is made from the spine by whoever reads it
+        # rows lost to a full disk are rebuilt from the spine by readers
         with suppress(JournalError):
             self._steps.write(b"".join(rows))
 
     def record(self, rows: Sequence[tuple[int, Job, Outcome]]) -> None:
-        """Write finished pairs, in one go."""
+        """Write finished rollouts in one go."""
         lines = self._scrub.clean_lines(codec.encode_rollouts(rows))
         if _NULL in lines:
             for line in lines.splitlines():
@@ -171,18 +172,18 @@ class RunJournal:
         self._rollouts.write(lines)
 
     def record_cancelled(self, rows: Sequence[tuple[int, Job, Usage]]) -> None:
-        """Write what rollouts used that were stopped in flight."""
+        """Write the usage of rollouts that were stopped in flight."""
         if rows:
             lines = [codec.CancelledLine(step, *job, usage) for step, job, usage in rows]
             self._rollouts.write(b"".join(codec.encode(line) + b"\n" for line in lines))
 
     def cancelled(self, start: int) -> Sequence[tuple[int, Job, Usage]]:
-        """Step, job and usage of every rollout that was stopped in flight, behind an offset."""
+        """Step, job and usage of each rollout that was stopped in flight, behind an offset."""
         rows = (row for row in self._tail(start) if isinstance(row, codec.CancelledLine))
         return [(row.step, row.job, row.usage) for row in rows]
 
     def outcomes(self, candidates: Iterable[str]) -> Sequence[tuple[Job, Outcome]]:
-        """Every recorded outcome of these candidates, oldest first."""
+        """All recorded outcomes of these candidates, oldest first."""
         wanted = set(candidates)
         needles = (f'"candidate":"{id_}"'.encode() for id_ in wanted)
         found: list[tuple[Job, Outcome]] = []
@@ -199,7 +200,7 @@ class RunJournal:
                 yield (row.step, *row.entry())
 
     def record_call(self, scope: str, key: str, reply: C, *, unpriced: bool = False) -> C:
-        """Write one reply that arrived; the reply as it was written."""
+        """Write a reply and return it as written, without secrets."""
         whole = codec.encode(reply)
         raw = self._clean(whole)
         failed = isinstance(reply, Failure)
@@ -208,7 +209,7 @@ class RunJournal:
         if len(raw) > INLINE:
             address = msgspec.Raw(codec.encode(self._pack.put(raw)))
             row = msgspec.structs.replace(row, reply=address, stored=True)
-            # else it speaks of nothing in the pack
+            # only now the line refers to the pack, which must be written first
             self._pack.flush()
         self._rollouts.write(codec.encode(row) + b"\n")
         return reply if raw is whole else codec.decode(raw, type(reply))
@@ -226,18 +227,18 @@ class RunJournal:
         return found
 
     def heard(self, scope: str) -> bool:
-        """Whether any reply of this scope is at hand."""
+        """True if any reply of this scope is in memory."""
         return scope in self._calls
 
     def paid(self) -> Mapping[str, Usage]:
-        """What the calls at hand used, by scope."""
+        """Usage of the calls in memory, by scope."""
         return {
             scope: sum((self._used(row) for rows in keys.values() for row in rows), FREE)
             for scope, keys in self._calls.items()
         }
 
     def unpriced(self) -> Mapping[str, float]:
-        """Dollars of the dearest call at hand that was unpriced, by scope."""
+        """Cost in US dollars of the dearest unpriced call in memory, by scope."""
         found: dict[str, float] = {}
         for row in (row for keys in self._calls.values() for rows in keys.values() for row in rows):
             if row.unpriced:
@@ -248,18 +249,18 @@ class RunJournal:
         try:
             raw = raw_reply(self._pack, row, self._rollouts.path)
         except JournalError:
-            return FREE  # told where the call is made again
+            return FREE  # reported when the call is made again
         return FREE if raw is None else codec.usage_of(raw)
 
     def forget_calls(self, scope: str) -> None:
-        """Drop the calls of a scope, and of its branches, from memory."""
+        """Drop the calls of a scope and of its branches from memory."""
         if self._calls:
             below = scope + "/"
             for known in [s for s in self._calls if s == scope or s.startswith(below)]:
                 del self._calls[known]
 
     def tail(self, start: int) -> Sequence[tuple[int, Job, Outcome]]:
-        """Step, job and outcome of every rollout behind an offset; calls are at hand again."""
+        """Step, job and outcome of each rollout behind an offset; loads its calls into memory."""
         found: list[tuple[int, Job, Outcome]] = []
         for row in self._tail(start):
             if isinstance(row, codec.CallLine):
@@ -269,7 +270,7 @@ class RunJournal:
         return found
 
     def _tail(self, start: int) -> Iterator[codec.Line]:
-        """The records behind an offset; damaged lines are moved aside and asked for again."""
+        """Yield the records behind an offset; damaged lines are moved aside and requested again."""
         path = self._rollouts.path
         for one in stored_lines(path, start):
             row, problem = None, one.problem
@@ -287,7 +288,7 @@ class RunJournal:
                 log.warning("%s: %s; what they held is asked for again", path.name, problem)
 
     def save(self, candidate: Candidate) -> bool:
-        """Store a candidate, its texts each once however many hold them; whether it was new."""
+        """Store a candidate, each distinct text only once; True if it was new."""
         if candidate.id in self._pack and self._is_stored(candidate.id):
             return False
         texts = {path: self._put_text(text) for path, text in candidate.texts.items()}
@@ -296,7 +297,7 @@ class RunJournal:
         return True
 
     def _is_stored(self, id_: str) -> bool:
-        """True if all of a candidate can be read; what is damaged is stored again."""
+        """True if all of a candidate can be read; else its damaged parts are stored again."""
         try:
             load_candidate(self._pack, id_)
         except JournalError:
@@ -304,19 +305,19 @@ class RunJournal:
         return True
 
     def load(self, candidate: str) -> Candidate:
-        """A candidate that was stored."""
+        """Load a stored candidate."""
         return load_candidate(self._pack, candidate)
 
     def put(self, value: object) -> str:
-        """Store a value as JSON."""
+        """Store a value as JSON and return its address."""
         return self._pack.put(self._clean(codec.encode(value)))
 
     def trace(self, address: str) -> tuple[TraceItem, ...]:
-        """A trace that was stored."""
+        """Load a stored trace."""
         return codec.decode(self._pack.get(address), tuple[TraceItem, ...])
 
     def sync(self) -> None:
-        """Have the disk catch up, in the background: nothing waits for it but `close`."""
+        """Request a sync to disk in the background; only `close` waits for it."""
         if self._syncer is None:
             self._syncer = threading.Thread(target=self._keep_syncing, daemon=True)
             self._syncer.start()
@@ -324,7 +325,7 @@ class RunJournal:
             self._unsynced.set()
 
     def close(self) -> None:
-        """Everything on disk, the lock released."""
+        """Write and sync everything, then release the lock."""
         try:
             with self._syncing:
                 try:
@@ -339,7 +340,7 @@ class RunJournal:
                     self._closed = True
                     self._pack.close()
         finally:
-            # whatever the disk says, the run is nobody's any more
+            # released even if writing failed
             self._unsynced.set()
             self._lock.release()
 
@@ -358,7 +359,7 @@ class RunJournal:
             time.sleep(SYNC_EVERY)
 
     def _sync_now(self) -> None:
-        # what the spine speaks of is on disk before the spine is
+        # in this order: data must be on disk before the spine refers to them
         for part in (self._pack, self._rollouts, self._spine):
             part.sync()
 
@@ -367,7 +368,7 @@ class RunJournal:
 
 
 def _nones(event: Event) -> int:
-    """The fields of the commonest events that are None and may be."""
+    """Number of None fields that are allowed in the most common events."""
     if isinstance(event, StepOpened):
         return (event.turn.passes is None) + (event.turn.parent is None)
     if isinstance(event, StepClosed):
@@ -377,7 +378,7 @@ def _nones(event: Event) -> int:
 
 
 def check_readable(line: bytes, read: Callable[[bytes], object]) -> None:
-    """Refuse to write what could not be read back: a number that JSON has no word for, say."""
+    """Raise for a line that could not be read back, such as one with NaN or infinity."""
     try:
         read(line)
     except ValueError as error:

@@ -2,11 +2,11 @@
 
 Every line reaches the kernel before `write` returns, so it survives a killed process; `sync`
 makes it survive a lost machine. A line truncated by a crash is moved to `NAME.torn` when the file
-is opened: bytes are never thrown away.
+is opened; no bytes are discarded.
 
 Reading takes no lock and writes nothing. Every line is verified by its checksum before it is
-decoded. Lines have the offset at which they were written; in a file changed by another program
-they are searched. Damage is reported by file and line.
+decoded. Lines hold the offset at which they were written; if another program changed the file,
+they are searched for. Damage is reported by file and line.
 """
 
 import logging
@@ -33,22 +33,22 @@ from kept.store.pack import Pack
 
 
 class Appender:
-    """The writing end of one file."""
+    """Writer of one file."""
 
     __slots__ = ("_fd", "dropped", "path", "size")
 
     def __init__(self, path: Path, header: bytes = b"") -> None:
-        """Open a file, which begins with the record `header` if it is new."""
+        """Open a file; a new one starts with the record `header`."""
         self.path = path
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _cannot("open", path, error) from error
         self.size = os.fstat(self._fd).st_size
-        """The offset that the next line is written at."""
+        """Offset at which the next line is written."""
         try:
             self.dropped = self._drop_torn_line()
-            """Bytes of an unfinished last line that were moved aside."""
+            """Number of bytes of an unfinished last line that were moved aside."""
             self.size = max(self.size, self._end_of_last_line())
             if header and self.size == 0:
                 self.write(header + b"\n")
@@ -60,7 +60,7 @@ class Appender:
             raise
 
     def write(self, records: bytes) -> int:
-        """Append JSON objects, each with its newline; the offset of the first line."""
+        """Append JSON objects, each with its newline; return the offset of the first line."""
         start = self.size
         lines: list[bytes] = []
         at = start
@@ -80,17 +80,17 @@ class Appender:
         return start
 
     def sync(self) -> None:
-        """Have the disk hold what was written."""
+        """Sync written data to disk."""
         try:
             os.fdatasync(self._fd)
         except OSError as error:
             raise _cannot("sync", self.path, error) from error
 
     def blank_out(self, at: int, line: bytes) -> None:
-        """Move a damaged line aside; blanks take its place, so that no other line moves."""
+        """Move a damaged line aside; spaces replace it, so that other lines keep their offsets."""
         try:
             set_aside(self.path, line)
-            # a descriptor that appends ignores the offset of a write
+            # `pwrite` ignores its offset on a descriptor with O_APPEND
             fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
             try:
                 os.pwrite(fd, b" " * (len(line) - 1) + b"\n", at)
@@ -100,17 +100,17 @@ class Appender:
             raise _cannot("write", self.path, error) from error
 
     def close(self) -> None:
-        """No more lines."""
+        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def _take_back(self, written: int) -> None:
-        """Undo a half-written line, so that the file stays whole."""
+        """Remove a half-written line, so that the file stays valid."""
         try:
             os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
         except OSError:
-            return  # dropped as a torn line at the next opening; the first error is the one to tell
+            return  # dropped as a torn line when next opened; the first error is raised
 
     def _drop_torn_line(self) -> int:
         if self.size == 0 or os.pread(self._fd, 1, self.size - 1) == b"\n":
@@ -123,7 +123,7 @@ class Appender:
         return len(torn)
 
     def _end_of_last_line(self) -> int:
-        """Where the last line ended when it was written; lines before it may be missing now."""
+        """Offset of the last line's end when it was written; lines before it may be missing now."""
         if self.size == 0:
             return 0
         start = self._line_start(self.size - 1)
@@ -134,7 +134,7 @@ class Appender:
             return self.size
 
     def _line_start(self, end: int) -> int:
-        """The offset behind the last newline before an offset."""
+        """Offset behind the last newline before an offset."""
         while end > 0:
             start = max(0, end - 65536)
             at = os.pread(self._fd, end - start, start).rfind(b"\n")
@@ -151,7 +151,7 @@ def _cannot(what: str, path: Path, error: OSError) -> JournalError:
 log = logging.getLogger("kept")
 
 LARGEST = 64 << 20
-"""Bytes of a rollout file that are searched for a line."""
+"""Maximum size in bytes of a rollout file that is searched for a line."""
 
 
 _HINT = (
@@ -161,7 +161,7 @@ _HINT = (
 
 
 def damaged(path: Path | str, number: int, why: object) -> JournalError:
-    """That a line is not as it was written."""
+    """Error for a line that was changed."""
     return JournalError(f"{path}:{number}: not a record of this journal ({why})", hint=_HINT)
 
 
@@ -173,13 +173,13 @@ def end_missing(spine: Path, later: int) -> None:
 
 
 def misplaced(path: Path | str, number: int, why: object) -> JournalError:
-    """That a record of a spine cannot follow those before it."""
+    """Error for a record of a spine that cannot follow those before it."""
     hint = "the file was changed by something else: a line before this one may be missing or moved"
     return JournalError(f"{path}:{number}: {why}", hint=f"{hint}; restore it from a copy")
 
 
 def never_began(spine: Path) -> JournalError:
-    """That a spine is empty: of a run that ended at once, or one whose spine was emptied."""
+    """Error for an empty spine: the run ended at once, or another program emptied it."""
     rollouts = spine.with_name("rollouts.jsonl")
     if rollouts.exists() and rollouts.read_bytes().count(b"\n") > 1:  # more than its header
         hint = f"{rollouts.name} beside it is not: restore the file from a copy"
@@ -189,13 +189,13 @@ def never_began(spine: Path) -> JournalError:
 
 
 def damaged_at(path: Path, at: int, why: object) -> JournalError:
-    """The same of the line that begins at an offset."""
+    """Error for a changed line, given by its offset."""
     return damaged(path, line_number(path, at), why)
 
 
 @contextmanager
 def naming(path: Path, at: int) -> Generator[None]:
-    """Have what cannot be read told by the line that begins at an offset."""
+    """Convert a `ValueError` into a `JournalError` that names the line at an offset."""
     try:
         yield
     except ValueError as error:
@@ -203,11 +203,11 @@ def naming(path: Path, at: int) -> Generator[None]:
 
 
 def left_out(path: Path, line: bytes, why: object, at: int = -1) -> None:
-    """Tell that a line of the rollout file is passed over: what it held is asked for again.
+    """Warn that a line of the rollout file is skipped; its content is requested again.
 
-    A line whose offset is not given is searched for.
+    A line without a given offset is searched for.
     """
-    # in a larger file its number is not worth the time: there may be many such lines
+    # not in larger files: it is slow, and there may be many such lines
     if at < 0 and path.stat().st_size <= LARGEST and line.strip():
         at = path.read_bytes().find(line.strip())
     place = f"{path.name}:{line_number(path, at)}" if at >= 0 else path.name
@@ -215,7 +215,7 @@ def left_out(path: Path, line: bytes, why: object, at: int = -1) -> None:
 
 
 def line_number(path: Path, at: int) -> int:
-    """The number of the line that begins at an offset."""
+    """Number of the line that begins at an offset, from 1."""
     if not path.exists():
         return 1
     with path.open("rb") as file:
@@ -225,25 +225,25 @@ def line_number(path: Path, at: int) -> int:
 T = TypeVar("T")
 
 INDEX = "steps.idx"
-"""The index of closed steps; its last line tells how long the files were when the run closed."""
+"""Name of the index of closed steps; its last line has the file sizes when the run closed."""
 
 
 LAST_LINES = 1 << 16
-"""Bytes at the end of a file that are searched for the last step."""
+"""Number of bytes at the end of a file that are searched for the last step."""
 
 _STEP = re.compile(rb'"step":(\d+)')
 _ROLLOUT_OF = re.compile(rb'"kind":"rollout","step":(\d+)')
 
 
 class _Manifest(msgspec.Struct):
-    """How a candidate is packed."""
+    """Pack entry of a candidate: keys of its texts, by path."""
 
     texts: dict[str, str]
     blobs: dict[str, str]
 
 
 def load_candidate(pack: Pack, id_: str) -> Candidate:
-    """A candidate from a pack."""
+    """Load a candidate from a pack."""
     try:
         manifest = codec.decode(pack.get(id_), _Manifest)
     except ValueError as error:
@@ -265,7 +265,7 @@ def load_candidate(pack: Pack, id_: str) -> Candidate:
 
 
 class Closed(msgspec.Struct, tag="closed", tag_field="kind"):
-    """How long the files of a run were when its last session ended in good order."""
+    """File sizes of a run when its last session ended in good order."""
 
     journal: int
     rollouts: int
@@ -273,7 +273,7 @@ class Closed(msgspec.Struct, tag="closed", tag_field="kind"):
 
 
 def closed_sizes(folder: Path) -> Closed | None:
-    """The last line of the index of steps, if the run was closed in good order."""
+    """Read the last line of the step index; None if the run was not closed in good order."""
     try:
         with (folder / INDEX).open("rb") as file:
             file.seek(0, 2)
@@ -289,9 +289,9 @@ def closed_sizes(folder: Path) -> Closed | None:
 
 
 def check_whole(spine: Path, end: int) -> None:
-    """Refuse a spine whose last whole line ends before it ended when the run was closed.
+    """Raise if a spine is shorter than when the run was closed.
 
-    A run that was killed has no record of its end: warns where it has rollouts of a later step.
+    A killed run has no record of its end: warns if it has rollouts of a later step.
     """
     closed = closed_sizes(spine.parent)
     if closed is not None and end < closed.journal:
@@ -300,13 +300,13 @@ def check_whole(spine: Path, end: int) -> None:
         raise JournalError(f"{spine}:{line_number(spine, end)}: {why}", hint=_HINT)
     if closed is None and holder(spine.parent) is None:
         later = _last_step(spine.with_name("rollouts.jsonl"), _ROLLOUT_OF)
-        # of a run that came to its end meanwhile, all is there by now
+        # the spine is read again: the run may have ended meanwhile
         if later > max(_last_step(spine, _STEP), 0):
             end_missing(spine, later)
 
 
 def _last_step(path: Path, pattern: re.Pattern[bytes]) -> int:
-    """The highest step that the last lines of a file tell of; -1 where they tell of none."""
+    """Highest step in the last lines of a file; -1 without any."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - LAST_LINES))
@@ -316,7 +316,7 @@ def _last_step(path: Path, pattern: re.Pattern[bytes]) -> int:
 
 
 def event_of(line: bytes, at: int) -> Event:
-    """The event of a line that stands at an offset; raises `ValueError` on a damaged one."""
+    """Decode the event of a line at an offset; raises `ValueError` if it is damaged."""
     written = codec.unseal(line)
     if written != at:
         raise ValueError(
@@ -326,7 +326,7 @@ def event_of(line: bytes, at: int) -> Event:
 
 
 def read_events(path: Path, *, whole: bool = True) -> Iterator[Event]:
-    """The events of a spine; a torn last line is left out.
+    """Yield the events of a spine, without a torn last line.
 
     With `whole`, raises `JournalError` at the end of a spine that was cut after the run closed.
     """
@@ -349,28 +349,28 @@ class StoredLine(NamedTuple):
     """A line of the rollout file, or a place where lines are missing."""
 
     at: int
-    """Where it stands now."""
+    """Its offset in the file now."""
     line: bytes
-    """Empty where lines are missing."""
+    """Empty for a place where lines are missing."""
     problem: str = ""
-    """What is wrong with it; empty for a line that is as it was written."""
+    """Description of the damage; empty for an intact line."""
 
 
 def stored_lines(
     path: Path, start: int = 0, end: int | None = None, *, least: int | None = 0
 ) -> Iterator[StoredLine]:
-    """The whole lines of the rollout file that were written from one offset up to another.
+    """Yield the complete lines of the rollout file that were written in a range of offsets.
 
-    Damaged lines, and places where lines are missing, come with their problem. Blank lines are
-    passed over: they take the place of damaged ones that were moved aside and asked for again.
-    Without an `end`, `least` is an offset that the file must reach, besides what it had when the
-    run was closed; None allows any end.
+    Damaged lines and places of missing lines have a `problem`. Blank lines are skipped: they
+    replace damaged ones that were moved aside and requested again. Without an `end`, the file must
+    reach `least` and its size when the run was closed; `least=None` allows any end.
     """
     if not path.exists():
         if least or end:
             yield StoredLine(0, b"", "the file is missing")
         return
     with path.open("rb") as file:
+        # if another program moved lines, the range is searched from the start of the file
         at = start if _stands_at(file, start) else 0
         file.seek(at)
         walk = _Walk(at)
@@ -397,20 +397,20 @@ def stored_lines(
 
 
 class _Walk:
-    """A walk over the lines of the rollout file, and where they were written."""
+    """Walks over the lines of the rollout file and tracks their original offsets."""
 
     def __init__(self, at: int) -> None:
         self.at = at
-        """Where the next line stands."""
+        """Offset of the next line in the file now."""
         self.known = at
-        """Where the lines so far ended when they were written."""
+        """Original end offset of the lines so far."""
         self.due: int | None = at
-        """Where the next line was written; None behind a damaged one."""
+        """Expected original offset of the next line; None behind a damaged line."""
 
     def lines(self, file: BinaryIO) -> Iterator[tuple[StoredLine, int, int]]:
-        """Lines that are not blank, where each was written, and how many bytes are missing before.
+        """Yield each non-blank line, its original offset and the number of bytes missing before.
 
-        A damaged line is said to have been written where the lines before it ended.
+        A damaged line gets the original end offset of the lines before it.
         """
         for line in file:
             if not line.endswith(b"\n"):
@@ -448,9 +448,9 @@ def rollout_lines(
     least: int | None = 0,
     needles: Sequence[bytes] = (),
 ) -> Iterator[codec.Line]:
-    """The records of the rollout file in a range, all or those that hold one of `needles`.
+    """Yield the records of the rollout file in a range, all or those with one of `needles`.
 
-    Raises `JournalError` on a damaged or missing line: to leave it out would change a figure.
+    Raises `JournalError` for a damaged or missing line: figures without it would be wrong.
     """
     wanted = re.compile(b"|".join(map(re.escape, needles))).search
     for one in stored_lines(path, start, end, least=least):
@@ -464,7 +464,7 @@ def rollout_lines(
 
 
 def read_line(line: bytes, path: Path) -> codec.Line | None:
-    """A line of the rollout file; a damaged one is named and left out: it is asked for again."""
+    """Decode a line of the rollout file; warns and returns None if it is damaged."""
     try:
         codec.unseal(line)
         return codec.decode_line(line)
@@ -474,7 +474,7 @@ def read_line(line: bytes, path: Path) -> codec.Line | None:
 
 
 def read_reply(pack: Pack, row: codec.CallLine, kind: type[T], path: Path) -> T | Failure | None:
-    """What was answered to a call; a damaged one is named and left out: it is asked for again."""
+    """Decode the reply to a call; warns and returns None if it is damaged."""
     raw = raw_reply(pack, row, path)
     if raw is None:
         return None
@@ -486,7 +486,7 @@ def read_reply(pack: Pack, row: codec.CallLine, kind: type[T], path: Path) -> T 
 
 
 def raw_reply(pack: Pack, row: codec.CallLine, path: Path) -> bytes | None:
-    """A reply as it was written down, here or in the pack; None where nothing says which."""
+    """Bytes of a reply, from the line or the pack; warns and returns None for a bad address."""
     if not row.stored:
         return bytes(row.reply)
     try:
@@ -497,12 +497,12 @@ def raw_reply(pack: Pack, row: codec.CallLine, path: Path) -> bytes | None:
 
 
 def _start_of(row: codec.CallLine) -> bytes:
-    """What no other line has: the same request may be made in another scope."""
+    """Bytes that identify a call's line: its scope and key (a key may recur in other scopes)."""
     return b'"scope":' + codec.encode(row.scope) + b',"key":' + codec.encode(row.key)
 
 
 def lines_from(path: Path, start: int) -> Iterator[bytes]:
-    """Whole lines behind an offset."""
+    """Yield the complete lines behind an offset."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -513,7 +513,7 @@ def lines_from(path: Path, start: int) -> Iterator[bytes]:
 
 
 def _stands_at(file: BinaryIO, at: int) -> bool:
-    """True if the line that was written at an offset stands there, or if the file ends there."""
+    """True if the line written at an offset is still there, or if the file ends there."""
     file.seek(at)
     line = file.readline()
     try:
@@ -523,7 +523,7 @@ def _stands_at(file: BinaryIO, at: int) -> bool:
 
 
 def matching_lines(path: Path, needles: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole lines that hold one of these, found without reading the others as records."""
+    """Yield complete lines that contain one of these, without decoding any."""
     wanted = tuple(needles)
     if not wanted or not path.exists() or path.stat().st_size == 0:
         return
@@ -540,9 +540,9 @@ def matching_lines(path: Path, needles: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _finder(needles: tuple[bytes, ...]) -> Callable[[mmap.mmap, int], int]:
-    """What finds the first of these behind an offset; -1 where there is none."""
+    """Return a function that finds the first needle behind an offset; it returns -1 for none."""
     if len(needles) == 1:
-        # most often, and four times as fast as an expression
+        # the usual case; four times as fast as a regular expression
         return lambda data, at: data.find(needles[0], at)
     search = re.compile(b"|".join(map(re.escape, needles))).search
 
@@ -554,11 +554,11 @@ def _finder(needles: tuple[bytes, ...]) -> Callable[[mmap.mmap, int], int]:
 
 
 def decoded(document: object, kind: type[T], place: str, folder: Path | None = None) -> T:
-    """A part of the last start or resume of a run, as a type of its own.
+    """Convert a part of the last start or resume of a run to a type.
 
-    Raises a `JournalError` that names the place and, for the run of a folder, the line. A dataclass
-    has all of its keys and no others, because a resume takes a request as a whole: an unknown key
-    was renamed, or asks for a feature that this version lacks. A `TypedDict` drops others.
+    Raises a `JournalError` that names the place and, with a folder, the line. For a dataclass all
+    keys are required and no others allowed, because a resume needs the whole request: an unknown
+    key was renamed, or asks for a feature that this version lacks. A `TypedDict` drops others.
     """
     try:
         return _converted(document, kind, place)
@@ -570,7 +570,7 @@ def decoded(document: object, kind: type[T], place: str, folder: Path | None = N
 def _converted(document: object, kind: type[T], place: str) -> T:
     try:
         found = msgspec.convert(document, kind)
-        # a run without facts of its own has none of them
+        # an empty document is allowed: the run has no such facts
         if document and is_dataclass(kind):
             _check_keys(document, codec.document_of(found), place)
         return found
@@ -580,7 +580,7 @@ def _converted(document: object, kind: type[T], place: str) -> T:
 
 
 def _check_keys(document: object, whole: object, place: str) -> None:
-    """Raise a `ValueError` for a key that is too much, or missing."""
+    """Raise a `ValueError` for an unknown or missing key."""
     if isinstance(whole, dict):
         own = msgspec.convert(document, dict[str, object])
         known = msgspec.convert(whole, dict[str, object])
@@ -598,6 +598,6 @@ def _check_keys(document: object, whole: object, place: str) -> None:
 
 
 def _line_of_settings(path: Path) -> int:
-    """The line of the last start or resume."""
+    """Number of the line with the last start or resume."""
     events = enumerate(read_events(path), 1)
     return max(n for n, event in events if isinstance(event, RunStarted | RunResumed))

@@ -1,9 +1,9 @@
-"""One writer a run.
+"""Lock that allows one writer per run.
 
-The lock is the kernel's, so it goes with the process that held it: a file left behind by a killed
-run locks nobody out. It belongs to the open file, which a fork would share and so keep: a child of
-an evaluator lets go of it at its first breath. A record lock, which no fork shares, would be lost
-as soon as anybody in this process looked whether the run is being written.
+It is a kernel lock (`flock`), so it ends with its process: the file of a killed run blocks no other
+writer. The lock belongs to the open file, which a fork shares; so each child process releases its
+copy right after the fork. A POSIX record lock is not shared by forks, but this process would
+lose it by opening and closing the file to check for a writer.
 """
 
 import fcntl
@@ -18,10 +18,10 @@ from kept.store.candidate_files import unwritable
 
 
 class Lock:
-    """Held from construction to `release`."""
+    """Exclusive lock, held from construction to `release`."""
 
     def __init__(self, folder: Path, name: str = "lock", note: str = "") -> None:
-        """A `note` is told to whoever is kept out."""
+        """Acquire the lock and store `note` in it; raises `LockedError` with the holder's note."""
         self._path = folder / name
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -58,24 +58,24 @@ class Lock:
             ) from error
 
     def release(self) -> None:
-        """Let the next writer in."""
+        """Release the lock."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def remove(self) -> None:
-        """Let the next one in and leave no file behind: of a lock in a folder of others."""
+        """Release the lock and remove its file, for a lock in a folder that is not Kept's."""
         if self._fd < 0:
             return
         with suppress(OSError):
-            # somebody may have removed it, and another one holds a new file of that name
+            # the file may have been removed, and another process may hold a new one of that name
             if os.path.samestat(self._path.stat(), os.fstat(self._fd)):
                 self._path.unlink()
         self.release()
 
     @property
     def lost(self) -> bool:
-        """Whether who held it before removed the file meanwhile, so that it keeps nobody out."""
+        """True if the previous holder removed the file meanwhile: the lock then has no effect."""
         return os.fstat(self._fd).st_nlink == 0
 
 
@@ -91,7 +91,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def _take(fd: int) -> None:
-    """Lock; a reader that looks whether anyone writes holds it for an instant, so try again."""
+    """Lock a file; retries, since a reader's call of `holder` locks it for an instant."""
     for wait in (0.005, 0.02, 0.05, 0.1):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -103,24 +103,24 @@ def _take(fd: int) -> None:
 
 
 def holder(folder: Path) -> int | None:
-    """The pid that is writing a run now, None when nobody is."""
+    """Pid of the process that is writing a run now (0 if not known yet); None without one."""
     try:
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        # shared: only a writer refuses it, and nobody else who looks
+        # shared: blocked only by a writer, not by other readers
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _read(fd)[0]
     except OSError:
-        return None  # a file system without locks, where nobody could write
+        return None  # a file system without locks, where no run can be written
     finally:
         os.close(fd)
     return None
 
 
 def _read(fd: int) -> tuple[int, str]:
-    """Who holds a lock, and its note; 0 where that does not stand there yet."""
+    """Pid and note of the lock's holder; pid 0 if they are not written yet."""
     pid, _, note = os.pread(fd, 1000, 0).decode("utf-8", "replace").partition("\n")
     return (int(pid) if pid.isdigit() else 0), note

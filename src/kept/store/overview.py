@@ -1,9 +1,9 @@
 """Run overview without reading the whole journal, and spend by verdict.
 
-It uses the index and the ends of files. It reads neither the whole spine as records nor rollouts,
-except for open steps. Seed, incumbent, best and spend equal those of the spine's fold; a test
-compares them. It takes no lock and writes nothing. `refresh` reads only new data. Spend is split
-into steps with a verdict and others.
+It uses the index and the ends of files. It decodes neither the whole spine nor rollouts, except for
+open steps. Seed, incumbent, best and spend equal those of the spine's fold; a test compares them.
+It takes no lock and writes nothing. `refresh` reads only new data. Spend is split into steps with a
+verdict and others.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ from kept.store.step_index import ENDS, SPENT, Opened, StepLog, StepRow, Told, c
 
 
 def journalled_spend(folder: Path, state: State) -> Spend:
-    """All that was used: of a run that stopped, open steps were paid all the same."""
+    """Total spend of a run, with that of open steps: they were paid too."""
     open_steps = {step.step for step in state.open}
     if not open_steps:
         return state.spend
@@ -71,8 +71,8 @@ def unfinished_spend(
 ) -> Spend:
     """Cost of replies that arrived for rollouts and proposals that did not finish.
 
-    `counted` are the rollouts whose calls are paid for, `silent` the open steps whose proposer has
-    not replied. Only replies that matter are read from the pack.
+    `counted` are the rollouts whose calls are counted already, `silent` the open steps whose
+    proposer has not replied. Only replies that matter are read from the pack.
     """
     scopes = dict.fromkeys((row.scope for row in calls), FREE)
     unfinished = past_of(scopes, counted, [proposal_scope(step) for step in silent]).under_way
@@ -92,7 +92,7 @@ def unfinished_spend(
 
 
 def usage_in(pack: Pack, row: codec.CallLine, path: Path) -> Usage:
-    """What a journalled reply used; nothing where it cannot be read any more."""
+    """Usage of a journalled reply; `FREE` if the reply cannot be read any more."""
     try:
         raw = raw_reply(pack, row, path)
     except JournalError:
@@ -101,19 +101,19 @@ def usage_in(pack: Pack, row: codec.CallLine, path: Path) -> Usage:
 
 
 TERMINAL, TERMINAL_FAILED = "loss_terminal", 0.1
-"""The measure of how an agent run ended, and its value for one that failed at its task."""
+"""Metric of how an agent run ended, and the value from which on it failed at its task."""
 
 _ORDER = ("test", "promote", "decide", "screen", "measure")
-"""Draws that nothing was selected by first."""
+"""Purposes in order of preference; first those whose rollouts selected nothing (unbiased)."""
 
 
 @dataclass(slots=True)
 class Sitting:
-    """A stretch of work, from its first record to its last."""
+    """A session of a run, from its first record to its last."""
 
     began: float
     ended: float | None = None
-    """None while it goes on, and after a kill."""
+    """None while it runs, and after a kill."""
     why: StopReason | None = None
 
 
@@ -127,42 +127,42 @@ class OpenNow(NamedTuple):
     reply: Reply | None
     """None while the proposer is at work."""
     rollouts: int
-    """Done so far."""
+    """Number of finished rollouts."""
     rollouts_at: int
-    """Where in the rollout file they begin."""
+    """Offset in the rollout file at which they begin."""
 
 
 class Gain(NamedTuple):
-    """How much better the best is than the seed, and where the true gain lies."""
+    """Gain of the best over the seed, with the confidence interval of the true gain."""
 
     mean: float
     low: float | None
     high: float | None
     by: str
-    """What it was measured on, in words."""
+    """Description of the cases that it was measured on."""
 
 
 class Glance:
-    """What a run came to so far."""
+    """Overview of a run so far."""
 
     def __init__(self, folder: Path, *, whole: bool = True) -> None:
-        """With `whole`, a spine that was cut after the run closed is refused."""
+        """With `whole`, raises for a spine that was cut after the run closed."""
         if not (folder / "journal.jsonl").is_file():
             raise JournalError(f"{folder} is not a run: it has no journal.jsonl")
         self.folder = folder
         self._whole = whole
         self._log = StepLog(folder)
         self._read = 0
-        """Of the spine, what was looked through for sittings."""
+        """Offset in the spine up to which it was searched for sessions."""
         self.started: RunStarted | None = None
         self.sittings: list[Sitting] = []
         self._fold = _Fold()
         self._tail = _Tail(folder / "rollouts.jsonl", whole=whole)
         self._still: tuple[object, Glance] | None = None
-        """What was handed out last, and how far it reads."""
+        """Last result of `still`, with the offsets up to which it has read."""
 
     def refresh(self) -> "Glance":
-        """Take up what was written since."""
+        """Read what was written since the last refresh."""
         if (self.folder / "journal.jsonl").stat().st_size < self._read:
             self.__init__(self.folder, whole=self._whole)
         self._log.refresh()
@@ -172,12 +172,12 @@ class Glance:
         return self
 
     def still(self) -> "Glance":
-        """The run as it stands, the same one until more was written; no refresh changes it."""
+        """Return an unchanging snapshot; the same object until more is written."""
         mark = (self._log.end, self._read, self._tail.at)
         if self._still is not None and self._still[0] == mark:
             return self._still[1]
         other = copy(self)
-        other._still = None  # or each would hold all before it
+        other._still = None  # else each snapshot would keep all earlier ones alive
         other.sittings = [replace(sitting) for sitting in self.sittings]
         other._log, other._fold = self._log.still(), self._fold.still()
         other._tail = self._tail.still()
@@ -186,7 +186,7 @@ class Glance:
 
     @property
     def begun(self) -> RunStarted:
-        """How it started; settings, request and facts are those of its last sitting."""
+        """Record of its start, with settings, request and facts of its last session."""
         spine = self.folder / "journal.jsonl"
         if self.started is None and self._read:
             raise misplaced(spine, 1, "a journal begins with `run_started`")
@@ -201,7 +201,7 @@ class Glance:
 
     @property
     def size(self) -> int:
-        """Of the spine, what this tells of."""
+        """Offset in the spine up to which it has read."""
         return self._read
 
     @property
@@ -228,7 +228,7 @@ class Glance:
 
     @property
     def stopped(self) -> StopReason | None:
-        """Why it stopped; None while it runs, and after a kill."""
+        """Reason why it stopped; None while it runs, and after a kill."""
         return self.sittings[-1].why if self.sittings else None
 
     @property
@@ -244,9 +244,9 @@ class Glance:
         return "running" if holder(self.folder) is not None else "killed"
 
     def finished_agent(self) -> str:
-        """Of an agent run that has ended: it may have failed at its task."""
+        """Status of an agent run that has stopped: it may have failed at its task."""
         if holder(self.folder) is not None:
-            return "running"  # its folder is being written
+            return "running"  # still writing to its folder
         if not self.rows:
             return "finished"
         closed = closed_step(self.folder, self.rows[-1])
@@ -266,60 +266,60 @@ class Glance:
 
     @property
     def best(self) -> str:
-        """Id of the best there is."""
+        """Id of the best candidate."""
         return self._fold.best or self.seed
 
     @property
     def best_step(self) -> int | None:
-        """The step that made it the best; None while the seed is."""
+        """Step that made the best; None while the seed is the best."""
         return self._fold.best_step
 
     @property
     def keeps(self) -> int:
-        """Steps that were kept."""
+        """Number of kept steps, without those that were only followed."""
         return self._fold.keeps
 
     @property
     def proposals(self) -> int:
-        """Steps that had one to judge."""
+        """Number of steps with a proposal to judge."""
         return self._fold.proposals
 
     @property
     def spend(self) -> Spend:
-        """Of closed and open steps."""
+        """Spend of closed and open steps."""
         maker = self._log.maker
         asked = (answer.event.spend for answer in maker.answered.values())
         return sum(asked, self._fold.spend + self._tail.spend(maker.opened))
 
     @property
     def direction(self) -> Direction:
-        """Which way is better."""
+        """Direction in which the metric improves."""
         return self.settings.direction
 
     @property
     def metric(self) -> str:
-        """What is improved."""
+        """Name of the metric that is improved."""
         return self.settings.metric
 
     @property
     def settings(self) -> RunSettings:
-        """Settings of the run, as its last start or resume has them."""
+        """Settings of the run, from its last start or resume."""
         return self.started.settings if self.started else RunSettings()
 
     def value(self, loss: float | None) -> float | None:
-        """A loss in the metric's own units."""
+        """Convert a loss to the metric's own units."""
         if loss is None:
             return None
         return Objective(direction=self.direction).value(loss)
 
     @property
     def values(self) -> tuple[float | None, float | None]:
-        """The metric of seed and best, by draws of one purpose for both."""
+        """Metric of seed and best, from rollouts of the same purpose for both."""
         return self._measured()[:2]
 
     @property
     def measured_on(self) -> str:
-        """Cases that `values` are from, as in `12 test cases`; empty for a run without cases."""
+        """Cases behind `values`, such as `12 test cases`; empty for a run without cases."""
         purpose = self._measured()[2]
         sizes = self.settings.cases
         if purpose is None or sizes is None or not self.settings.sampled:
@@ -331,13 +331,13 @@ class Glance:
         return count(cases, f"{' and '.join(splits)} case") if cases else ""
 
     def _measured(self) -> tuple[float | None, float | None, str | None]:
-        """The values of seed and best, and the purpose of the draws that they are from."""
+        """Values of seed and best, and the purpose of the rollouts behind them."""
         seed, best = (
             {told.purpose: told.loss for told in self._fold.of(id_) if told.failed < told.asked}
             for id_ in (self.seed, self.best)
         )
         both = [p for p in _ORDER if p in seed and p in best]
-        # where a failure has no value there is no score, but what was proven has one all the same
+        # prefer purposes with scores on both sides: a failure without a value leaves no score
         scored = [p for p in both if seed[p] is not None and best[p] is not None]
         common = scored or both or [*_ORDER[2:]]
         first, last = (
@@ -350,27 +350,28 @@ class Glance:
 
     @property
     def gain(self) -> Gain | None:
-        """How much better the best is, where something bounds it."""
+        """Gain of the best over the seed; None if no test or single proof measured it."""
         if self.best == self.seed:
             return None
         claims = [row for row in self.rows if row.code == "claim" and row.candidate == self.best]
         if claims and "gain" in claims[-1].numbers:
             return _gain(claims[-1].numbers, "cases that nothing was tuned on")
         proofs = [row for row in self.rows if row.best]
-        # of several promotions each is over the one before
+        # with several promotions each gain is over the one before, not over the seed
         if len(proofs) == 1 and proofs[0].incumbent == self.seed and "low" in proofs[0].numbers:
             return _gain(proofs[0].numbers, "the cases that decide")
         return None
 
     @property
     def elapsed(self) -> float:
-        """Seconds at work, over all sittings; a killed one counts up to its last record."""
+        """Working time in seconds, over all sessions; a killed one counts up to its last record."""
         total = 0.0
         for number, sitting in enumerate(self.sittings):
             ended = sitting.ended
             if ended is None:
                 after = self.sittings[number + 1 :]
                 until = after[0].began if after else float("inf")
+                # killed: the last opening or closing of a step before the next session
                 heard = [t for row in self.rows for t in (row.opened, row.closed) if t <= until]
                 heard += [one.opened for one in self.open if one.opened <= until]
                 ended = max(heard, default=sitting.began)
@@ -378,7 +379,7 @@ class Glance:
         return total
 
     def told(self, candidate: str) -> tuple[Told, ...]:
-        """What is known of the seed, the incumbent or the best, by purpose."""
+        """Evaluations of the seed, the incumbent or the best, the last one of each purpose."""
         return self._fold.of(candidate)
 
     def _find_sittings(self) -> None:
@@ -407,7 +408,7 @@ class Glance:
 
 
 _FINISHED: Mapping[str, Callable[[Glance], str]] = {AGENT_RUN: Glance.finished_agent}
-"""What a run that came to its end is called, by recipe, where that depends on how it ended."""
+"""Functions for the status of a finished run, by recipe; others are `finished`."""
 
 
 def _gain(numbers: Mapping[str, float], by: str) -> Gain:
@@ -415,7 +416,7 @@ def _gain(numbers: Mapping[str, float], by: str) -> Gain:
 
 
 class _Fold:
-    """What rows come to; as `core.state` has it, of all that a page shows."""
+    """Fold of the rows, equal to `core.state` in all that a page shows."""
 
     def __init__(self) -> None:
         self._taken = 0
@@ -459,7 +460,7 @@ class _Fold:
 
 
 class _Tail:
-    """What rollouts of open steps used: the end of the rollout file, read once."""
+    """Spend of open steps, from the end of the rollout file; each line is read once."""
 
     def __init__(self, path: Path, *, whole: bool) -> None:
         self._path = path
@@ -467,7 +468,7 @@ class _Tail:
         self.at: int | None = None
         self._meters: dict[int, Meter] = {}
         self._calls: list[tuple[int, codec.CallLine]] = []
-        """With their offsets, as `_counted`."""
+        """Calls with their offsets in the file; `_counted` has the same for jobs."""
         self._counted: list[tuple[int, Job]] = []
         self._unfinished = NOTHING
         """Cost of calls of rollouts and proposals that have not finished."""
@@ -501,7 +502,7 @@ class _Tail:
             at = max(at, written + len(one.line))
             with naming(self._path, one.at):
                 row = codec.decode_line(one.line)
-            # one that is not open yet was opened since the spine was read
+            # a step unknown so far was opened after the spine was read; it is counted too
             match row:
                 case codec.RolloutLine():
                     job, outcome = row.entry()
@@ -517,6 +518,7 @@ class _Tail:
                 case _:
                     pass
         self.at = at
+        # entries before the first open step's range belong to closed steps
         begin = opened[first].event.rollouts_at
         self._calls = [call for call in self._calls if call[0] >= begin]
         self._counted = [entry for entry in self._counted if entry[0] >= begin]

@@ -1,4 +1,4 @@
-"""Values addressed by key, many to one file.
+"""Pack: many values in one file, addressed by key.
 
     kept pack 1
     @entry KEY SIZE DIGEST CRC
@@ -6,9 +6,9 @@
     @entry ...
 
 DIGEST is the SHA-256 of the bytes, cut to 24 digits; most keys are that digest. CRC is the CRC-32
-of what stands between `@entry` and itself. Every read is verified. Beside the pack stands an index
-of where each entry begins, written when the pack is closed. What the index lacks or has wrong is
-found by walking the headers; behind a damaged header the walk goes on at the next whole entry.
+of the text between `@entry` and itself. Every read is verified. An index of entry offsets is
+written beside the pack when it is closed. Entries that the index lacks or has wrong are found by
+walking the headers. Behind a damaged header the walk goes on at the next intact entry.
 """
 
 import hashlib
@@ -27,10 +27,10 @@ from kept.store.codec import check_version
 
 DIGITS = 24
 CHUNK = 1 << 20
-"""Bytes of a file that are searched at a time."""
+"""Bytes of a file that are searched at once."""
 
 LONGEST_HEADER, WINDOW = 256, 16384
-"""Bytes that a header has at most, and that are looked at for headers at a time."""
+"""Maximum bytes of a header, and bytes that are read at once to find headers."""
 
 _VERSION = b"kept pack %d\n"
 _INDEX_VERSION = b"kept pack index 1\n"
@@ -40,22 +40,22 @@ _INDEX_LINE = re.compile(rb"((\S{1,64}) (\d{1,15}) (\d{1,15})) ([0-9a-f]{8})\n?"
 
 
 class Place(NamedTuple):
-    """Where an entry stands."""
+    """Position of an entry."""
 
     at: int
-    """Of its header."""
+    """Offset of its header."""
     header: int
-    """Bytes of the header, its newline included."""
+    """Bytes of the header, newline included."""
     size: int
 
     @property
     def end(self) -> int:
-        """Where the next entry begins."""
+        """Offset of the next entry."""
         return self.at + self.header + self.size + 1
 
 
 class Pack:
-    """One pack with its index, open for reading and, with `writable`, for adding."""
+    """A pack with its index, open for reading and, with `writable`, for adding."""
 
     def __init__(self, folder: Path, *, writable: bool) -> None:
         self.path = folder / "blobs.pack"
@@ -65,13 +65,13 @@ class Pack:
         """Keys that were added or verified since the pack was opened."""
         self._unwritten: list[bytes] = []
         self._size = 0
-        """With what is yet to be written."""
+        """Size of the pack, entries that are not written yet included."""
         self._fd = -1
         self._writable = writable
         self._walked = False
         """True once a reader has walked the whole pack."""
         self.dropped = 0
-        """Bytes of an unfinished last entry that were moved aside."""
+        """Number of bytes of an unfinished last entry that were moved aside."""
         try:
             if writable:
                 self._open_for_writing()
@@ -87,12 +87,12 @@ class Pack:
             raise
 
     def put(self, data: bytes, key: str | None = None) -> str:
-        """Add bytes unless they are there; the key they can be had back by."""
+        """Add bytes unless they are there already; return their key."""
         digest = hashlib.sha256(data).hexdigest()[:DIGITS]
         key = key or digest
         if key not in self._intact:
             place = self._at.get(key)
-            # what was damaged since is added again
+            # damaged entries are added again
             if place is None or self._read(key, place) is None:
                 self._add(key, data, digest)
             self._intact.add(key)
@@ -108,7 +108,7 @@ class Pack:
         self._at[key] = place
 
     def flush(self) -> None:
-        """Write what was added; to be called before anything is written that refers to it."""
+        """Write added entries; call it before writing anything that refers to them."""
         if not self._unwritten:
             return
         entry = b"".join(self._unwritten)
@@ -117,13 +117,13 @@ class Pack:
             while done < len(entry):
                 done += os.write(self._fd, entry[done:])
         except OSError as error:
-            # it stays to be written: what refers to it must not be written without it
+            # kept in memory: nothing that refers to it may be written before it
             os.ftruncate(self._fd, self._size - len(entry))
             raise JournalError(f"cannot write {self.path}: {error.strerror}", hint=SPACE) from error
         self._unwritten = []
 
     def get(self, key: str) -> bytes:
-        """The bytes under a key, verified."""
+        """Return the verified bytes of a key; raises `JournalError` if missing or damaged."""
         self.flush()
         if key not in self._at:
             self._walk()
@@ -135,7 +135,7 @@ class Pack:
                 self._at[key] = place
                 return data
             damaged = damaged or place
-        # so that the same content can be added again
+        # forgotten, so that the same content can be added again
         self._at.pop(key, None)
         self._intact.discard(key)
         what = f"has no entry {key}"
@@ -151,22 +151,22 @@ class Pack:
         return key in self._at
 
     def entries(self) -> Iterator[tuple[str, Place]]:
-        """Every entry that the headers tell of, in order; damaged headers are passed over."""
+        """Yield all entries in order, by their headers; damaged headers are skipped."""
         if self._fd >= 0:
             yield from self._entries_from(self._check_version(), os.fstat(self._fd).st_size)
 
     @property
     def start(self) -> int:
-        """Where the first entry begins; 0 where the version line is damaged."""
+        """Offset of the first entry; 0 if the version line is damaged."""
         return self._check_version() if self._fd >= 0 else 0
 
     def fits_index(self, *, whole: bool = False) -> bool:
-        """True if there is no index, or if all of it is right; `whole` if it may lack no entry."""
+        """True if there is no index or its rows are right; with `whole`, none may be missing."""
         if not self._index_path.exists():
             return True
         version, *lines = self._index_path.read_bytes().splitlines(keepends=True) or [b""]
         rows = [_index_row(line) if line.endswith(b"\n") else None for line in lines]
-        # a row does not say how long a damaged header is
+        # without header sizes: a row does not have that of a damaged header
         told = {(row[0], row[1].at, row[1].size) for row in rows if row is not None}
         there = {(key, place.at, place.size) for key, place in self.entries()}
         if whole and not {key for key, *_ in there} <= {key for key, *_ in told}:
@@ -174,25 +174,25 @@ class Pack:
         return version == _INDEX_VERSION and None not in rows and there >= told
 
     def has_damaged_frame(self, key: str, place: Place) -> bool:
-        """True if what stands around the bytes of an entry is not as it was written."""
+        """True if the header or end of an entry is damaged, whatever its bytes."""
         raw = os.pread(self._fd, place.end - place.at, place.at)
         data = raw[place.header : -1]
         digest = hashlib.sha256(data).hexdigest()[:DIGITS]
         return raw != _header_of(key, len(data), digest) + data + b"\n"
 
     def is_whole(self, key: str, place: Place) -> bool:
-        """True if the entry at a place matches its digest."""
+        """True if the entry at a position matches its digest."""
         return self._read(key, place) is not None
 
     def sync(self) -> None:
-        """Have the disk hold what was written; the one thing that another thread may do."""
+        """Sync written data to disk; the only method that another thread may call."""
         try:
             os.fdatasync(self._fd)
         except OSError as error:
             raise JournalError(f"cannot sync {self.path}: {error.strerror}", hint=SPACE) from error
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Write added entries and the index, then close the files."""
         if self._fd < 0:
             return
         try:
@@ -200,7 +200,7 @@ class Pack:
         finally:
             self._release()
             if self._writable:
-                # a disk too full for the index does not matter: the next opening walks instead
+                # the index is optional: without it the next opening walks the headers
                 with suppress(OSError):
                     write_private(self._index_path, self._index())
 
@@ -224,7 +224,7 @@ class Pack:
         self._read_index(end)
         self._walk()
         if self._size < end:
-            # what an unfinished write left behind the last whole entry
+            # the rest of an unfinished write, behind the last complete entry
             tail = os.pread(self._fd, end - self._size, self._size)
             set_aside(self.path, tail)
             os.ftruncate(self._fd, self._size)
@@ -238,7 +238,7 @@ class Pack:
         self._size = len(version)
 
     def _check_version(self) -> int:
-        """Bytes of the version line; 0 where it is damaged."""
+        """Size of the version line in bytes; 0 if it is damaged."""
         found = re.match(rb"kept pack (\d{1,9})\n", os.pread(self._fd, 64, 0))
         if found is None:
             return 0
@@ -246,7 +246,7 @@ class Pack:
         return found.end()
 
     def _read_index(self, end: int) -> None:
-        """Take up the index, all of it or nothing."""
+        """Read the index, all of it or, if any row is wrong, nothing."""
         found: dict[str, Place] = {}
         try:
             version, *lines = self._index_path.read_bytes().splitlines(keepends=True)
@@ -261,7 +261,7 @@ class Pack:
         self._size = max((place.end for place in found.values()), default=self._size)
 
     def _skip_index(self) -> None:
-        """Begin behind what the index holds: a reader looks up what it wants, and has no list."""
+        """Set the end of the indexed part, for a reader: it looks keys up in the file instead."""
         end = os.fstat(self._fd).st_size
         if self._index_path.exists():
             with self._index_path.open("rb") as file:
@@ -272,9 +272,10 @@ class Pack:
                 self._size = row[1].end
 
     def _look_up(self, key: str) -> Place | None:
-        """The place of an entry by the index file, which is searched and not read in."""
+        """Position of an entry from the index file, which is searched without loading it."""
         if self._writable or not self._index_path.exists():
             return None
+        # with newline and space, so that only whole keys match
         needle, rest = f"\n{key} ".encode(), b"\n"
         with self._index_path.open("rb") as file:
             while chunk := file.read(CHUNK):
@@ -284,13 +285,14 @@ class Pack:
                     line = (rest[at + 1 :] + file.read(256)).partition(b"\n")[0]
                     row = _index_row(line)
                     return row[1] if row is not None else None
+                # a key may span two chunks
                 rest = rest[-len(needle) :]
         return None
 
     def _search(self, key: str) -> Place | None:
-        """The place of an entry by all headers: neither memory nor the index has it right."""
+        """Position of an entry from all headers, if neither memory nor the index has it right."""
         if self._writable and key not in self._at:
-            return None  # all were walked when the pack was opened
+            return None  # a writer walked all headers when it opened the pack
         if self._walked:
             return self._at.get(key)
         self._walked = True
@@ -302,7 +304,7 @@ class Pack:
         return found
 
     def _read(self, key: str, place: Place) -> bytes | None:
-        """The bytes of an entry; None where they are not what was put under this key."""
+        """Bytes of an entry; None if they do not match its key and digest."""
         raw = os.pread(self._fd, place.header + place.size, place.at) if self._fd >= 0 else b""
         header, data = raw[: place.header], raw[place.header :]
         digest = hashlib.sha256(data).hexdigest()[:DIGITS]
@@ -311,7 +313,7 @@ class Pack:
         return data if header == _header_of(key, len(data), digest) else None
 
     def _walk(self) -> None:
-        """Find the entries behind the last one known."""
+        """Find the entries behind the last known one."""
         end = os.fstat(self._fd).st_size if self._fd >= 0 else 0
         for key, place in self._entries_from(self._size, end):
             self._at[key] = place
@@ -321,7 +323,7 @@ class Pack:
         seen, start = b"", at
         while at < end:
             if at + LONGEST_HEADER > start + len(seen):
-                # many at a time: most entries are small, and each look at the file has its price
+                # a window of many headers: most entries are small, and each read costs time
                 seen, start = os.pread(self._fd, WINDOW, at), at
             told = _header(seen[at - start : at - start + LONGEST_HEADER])
             if told is not None:
@@ -338,7 +340,7 @@ class Pack:
             at = until
 
     def _next_whole(self, at: int, end: int) -> int:
-        """Where the first entry behind an offset begins that matches its digest, or the end."""
+        """Offset of the first entry behind an offset that matches its digest, or the end."""
         while at < end:
             chunk = os.pread(self._fd, CHUNK, at)
             hit = chunk.find(_MAGIC)
@@ -347,14 +349,14 @@ class Pack:
                 continue
             at += hit
             told = _header(os.pread(self._fd, LONGEST_HEADER, at))
-            # content may hold what looks like a header, so this one must prove itself
+            # content may look like a header, so the digest must match
             if told is not None and self.is_whole(told[0], Place(at, told[2], told[1])):
                 return at
             at += 1
         return end
 
     def _headless(self, at: int, end: int) -> tuple[str, Place] | None:
-        """The entry between two offsets whose header is damaged, by the digest of its bytes."""
+        """Recover an entry with a damaged header between two offsets, with its digest as key."""
         header, newline, rest = os.pread(self._fd, end - at, at).partition(b"\n")
         if not newline or not rest.endswith(b"\n") or len(header) > LONGEST_HEADER:
             return None
@@ -368,7 +370,7 @@ def _header_of(key: str, size: int, digest: str) -> bytes:
 
 
 def _header(raw: bytes) -> tuple[str, int, int] | None:
-    """Key, size and own length of a header; None where it is not whole."""
+    """Parse key, size and own length of a header; None if it is damaged."""
     found = _HEADER.match(raw)
     if found is None or crc32(found[1]) != int(found[5], 16):
         return None
@@ -376,10 +378,11 @@ def _header(raw: bytes) -> tuple[str, int, int] | None:
 
 
 def _index_row(line: bytes) -> tuple[str, Place] | None:
-    """Key and place by a line of the index; None where it is not whole."""
+    """Parse key and position of an index line; None if it is damaged."""
     found = _INDEX_LINE.fullmatch(line)
     if found is None or crc32(found[1]) != int(found[5], 16):
         return None
     key, size = found[2].decode("ascii", "replace"), int(found[4])
+    # 8 digits of the CRC, three spaces and a newline
     header = len(_MAGIC) + len(key) + len(found[4]) + DIGITS + 8 + 4
     return key, Place(int(found[3]), header, size)

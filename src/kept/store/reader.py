@@ -1,7 +1,7 @@
 """Reader of a run from its files, by the same fold as the live run.
 
-It takes no lock and writes nothing, so it works while the run goes on. It also finds cases that
-no candidate was ever measured on.
+It takes no lock and writes nothing, so it works while the run goes on. It also finds cases on which
+no candidate was ever measured.
 """
 
 import gc
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Run:
-    """A run as its folder tells it."""
+    """A run, read from its folder."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Run:
     ) -> None:
         """With `resuming`, files that were cut are read as far as they go.
 
-        A `state` that the journal was folded to before spares doing so again.
+        A given `state` must be the fold of the journal; it is not folded again then.
         """
         spine = folder / "journal.jsonl"
         if not spine.is_file():
@@ -66,7 +66,7 @@ class Run:
 
     @cached_property
     def events(self) -> list[Event]:
-        """Everything that happened, in order."""
+        """All events, in order."""
         events = list(read_events(self.folder / "journal.jsonl", whole=not self._resuming))
         if not events:
             raise never_began(self.folder / "journal.jsonl")
@@ -74,17 +74,17 @@ class Run:
 
     @cached_property
     def state(self) -> State:
-        """Where the run stands."""
+        """State of the run, the fold of its events."""
         return fold_run(self.events, self.folder / "journal.jsonl").state
 
     @cached_property
     def glance(self) -> Glance:
-        """What it came to so far; quick even where the run is very long."""
+        """Overview so far; quick even for very long runs."""
         return self._glance or Glance(self.folder, whole=not self._resuming).refresh()
 
     @property
     def steps(self) -> list[StepRow]:
-        """The closed steps in short; quick even where the run is very long."""
+        """Short rows of the closed steps; quick even for very long runs."""
         return self.glance.rows
 
     @property
@@ -103,31 +103,31 @@ class Run:
 
     @property
     def recipe(self) -> str | None:
-        """What kind of run it is; None where it ended before it began."""
+        """Name of the run's recipe; None if it ended before it began."""
         return self.state.started.recipe if self.state.started else None
 
     @property
     def settings(self) -> RunSettings:
-        """Settings of the run, as its last start or resume has them."""
+        """Settings of the run, from its last start or resume."""
         return self.state.settings
 
     @property
     def spec(self) -> Path | None:
-        """The spec, where it is now; None for a run without one."""
+        """Current path of the spec; None for a run without one."""
         said = self.settings.spec.path
         return self.moved(Path(said)) if said else None
 
     @property
     def outputs(self) -> Path:
-        """The folder of the files that a run leaves behind, besides its journal."""
+        """Folder of the files that a run writes, besides its journal."""
         spec = self.settings.spec
         place = self.moved(Path(spec.results)) if spec.results else Path()
         return place if spec.named else place / self.id
 
     def moved(self, path: Path) -> Path:
-        """A path of the project, in the project that the run is in now.
+        """Map a path of the original project to the project that the run is in now.
 
-        One that was copied or moved with its runs is another: nothing of it may lead back.
+        A project that was copied or moved with its runs is another one; no path may lead back.
         """
         home = self.settings.home
         now = self.folder.resolve().parent.parent
@@ -136,37 +136,37 @@ class Run:
         try:
             there = now.parent / path.relative_to(Path(home).parent)
         except ValueError:
-            return path  # it was outside, and is where it was
+            return path  # outside the project, so it was not moved
         return there if there.parent.exists() else path
 
     @property
     def seed(self) -> Candidate:
-        """What the run started from."""
+        """Candidate that the run started from."""
         return self.candidate(self.state.seed)
 
     @property
     def best(self) -> Candidate:
-        """The best there is."""
+        """Best candidate of the run."""
         return self.candidate(self.state.best)
 
     def candidate(self, id_: str) -> Candidate:
-        """The content of any candidate of the run."""
+        """Load a candidate of the run by its id."""
         return load_candidate(self._pack, id_)
 
     def closed(self, step: int) -> StepClosed:
-        """The record that closed a step."""
+        """Read the record that closed a step."""
         if not 0 <= step < len(self.steps):
             raise JournalError(f"run {self.id} has no closed step {step}")
         return closed_step(self.folder, self.steps[step])
 
     def rollouts_from(self, start: int, step: int) -> Iterator[tuple[int, Job, Outcome]]:
-        """Finished rollouts of a step that is open, which stand behind an offset."""
+        """Yield the finished rollouts of an open step, which are behind an offset."""
         for row in rollout_lines(self.folder / "rollouts.jsonl", start):
             if isinstance(row, codec.RolloutLine) and row.step == step:
                 yield (row.step, *row.entry())
 
     def rollouts(self, step: int | None = None) -> Iterator[tuple[int, Job, Outcome]]:
-        """Finished rollouts, of one step or of all."""
+        """Yield the finished rollouts of one step, or of all."""
         if step is None:
             lines = self.all_lines()
         else:
@@ -176,7 +176,7 @@ class Run:
                 yield (row.step, *row.entry())
 
     def all_lines(self, *needles: bytes) -> Iterator[codec.Line]:
-        """The records of the rollout file, all or those that hold one of `needles`.
+        """Yield the records of the rollout file, all or those with one of `needles`.
 
         Raises `JournalError` if any line of the file is damaged or missing.
         """
@@ -185,11 +185,11 @@ class Run:
         return rollout_lines(self.folder / "rollouts.jsonl", least=least, needles=needles)
 
     def trace(self, address: str) -> tuple[TraceItem, ...]:
-        """What happened inside a rollout."""
+        """Load the trace of a rollout."""
         return codec.decode(self._pack.get(address), tuple[TraceItem, ...])
 
     def executions(self, scopes: Iterable[str]) -> Iterator[tuple[str, Rollout]]:
-        """What programs brought back that ran in these scopes, each with its scope."""
+        """Yield the rollouts that programs returned in these scopes, each with its scope."""
         path = self.folder / "rollouts.jsonl"
         needles = [b'"scope":' + codec.encode(scope) for scope in scopes]
         for row in self.all_lines(*needles) if needles else ():
@@ -198,16 +198,16 @@ class Run:
                 yield row.scope, rollout
 
     def _execution(self, row: codec.CallLine, path: Path) -> Rollout | None:
-        """The rollout that a call came to; None for a failure, and for what a model said."""
+        """Rollout that a call returned; None for a failure or for a model's reply."""
         raw = raw_reply(self._pack, row, path)
-        # a rollout is a list, and every other reply is none
+        # only rollouts are encoded as a JSON list
         if raw is None or row.failed or not raw.startswith(b"["):
             return None
         rollout = read_reply(self._pack, row, Rollout, path)
         return rollout if isinstance(rollout, Rollout) else None
 
     def replies(self, scope: str, kind: type[T]) -> Iterator[T]:
-        """Every reply of this kind that was recorded in a scope, oldest first; no failures."""
+        """Yield the recorded replies of a kind in a scope, oldest first, without failures."""
         path = self.folder / "rollouts.jsonl"
         for row in self.all_lines(b'"scope":' + codec.encode(scope)):
             if isinstance(row, codec.CallLine) and row.scope == scope and not row.failed:
@@ -216,7 +216,7 @@ class Run:
                     yield reply
 
     def calls_below(self, scope: str) -> Iterator[tuple[str, bytes, bool]]:
-        """Every reply recorded below a scope, oldest first: where, what, and whether it failed."""
+        """Yield inner scope, reply and failure flag of each call below a scope, oldest first."""
         path = self.folder / "rollouts.jsonl"
         start = f"{scope}/"
         for row in self.all_lines(b'"scope":' + codec.encode(start)[:-1]):
@@ -226,9 +226,9 @@ class Run:
                     yield row.scope.removeprefix(start), raw, row.failed
 
     def calls_in(self, scope: str, kind: type[T]) -> Iterator[tuple[str, Callable[[], T | None]]]:
-        """Calls recorded below a scope that came to something, oldest first: where, and a reader.
+        """Yield inner scope and a reader of each successful call below a scope, oldest first.
 
-        A reply that is not of this kind is read as None.
+        The reader returns None for a reply of another kind.
         """
         path = self.folder / "rollouts.jsonl"
         start = f"{scope}/"
@@ -242,7 +242,7 @@ class Run:
                 yield row.scope, partial(read, row)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._pack.close()
 
     def __enter__(self) -> "Run":
@@ -253,15 +253,15 @@ class Run:
 
 
 class Past(NamedTuple):
-    """What a journal comes to."""
+    """Result of folding a journal."""
 
     state: State
     opened: dict[int, State]
-    """For every open step, the state it was opened in."""
+    """State in which each open step was opened, by step."""
 
 
 def fold_run(events: Iterable[Event], path: Path | None = None) -> Past:
-    """The state, and for every open step the state it was opened in; of the spine at a path."""
+    """Fold events into the state, and the state at the opening of each open step."""
     state = State()
     opened: dict[int, State] = {}
     with _all_of_it_stays():
@@ -283,16 +283,17 @@ def fold_run(events: Iterable[Event], path: Path | None = None) -> Past:
 
 @contextmanager
 def _all_of_it_stays() -> Generator[None]:
-    """Have nobody look for garbage: what is read is kept, and looking took a fifth of the time.
+    """Pause garbage collection: everything read is kept, and collecting took a fifth of the time.
 
-    Nor at once afterwards: put aside and brought back, all of it counts as old.
+    Freezing and unfreezing moves all objects to the oldest generation, so that they are not
+    collected right afterwards either.
     """
     wanted = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if gc.get_freeze_count() == 0:  # what somebody else has put aside stays there
+        if gc.get_freeze_count() == 0:  # else unfreezing would undo another caller's freeze
             gc.freeze()
             gc.unfreeze()
         if wanted:
@@ -300,7 +301,7 @@ def _all_of_it_stays() -> Generator[None]:
 
 
 SHOWN = 5
-"""Such cases that are named; with more, the rest is counted."""
+"""Number of unmeasured cases that are named; the rest is counted."""
 
 DECIDES: tuple[Purpose, ...] = ("screen", "decide", "promote", "test")
 
@@ -311,13 +312,13 @@ class Unmeasured:
 
     case: str
     message: str
-    """Of its first failure."""
+    """Message of its first failure."""
     worst: int = 0
-    """Rollouts that count as the worst value of the metric, where it has one."""
+    """Number of rollouts that count as the worst value of the metric, if it has one."""
     bounded: bool = True
-    """Whether it has one."""
+    """True if the metric has a worst value."""
     missing: int = 0
-    """Rollouts that infrastructure left without an answer."""
+    """Number of rollouts without an answer because of the infrastructure."""
 
     def __str__(self) -> str:
         how = "counted as the worst value" if self.bounded else "with no bounds to count them by"
@@ -328,13 +329,13 @@ class Unmeasured:
 
 
 def unmeasured(run: Run, state: State) -> tuple[Unmeasured, ...]:
-    """The cases that decide and were never measured; none where nothing was measured at all."""
+    """Find deciding cases that were never measured; empty if nothing was measured at all."""
     seed = state.evaluations.get(state.seed, ())
     if not any(e.failed or e.missing for e in seed):
-        return ()  # most runs: no line need be looked at
+        return ()  # most runs: no line needs to be read
     closed = (event for event in run.events if isinstance(event, StepClosed))
     evaluations = (e for event in closed for e in event.evaluations)
-    # somebody has a measured value of these
+    # cases with a measured value for some candidate
     measured = {
         case for e in evaluations for case, tally in e.cases.items() if tally.n > tally.failed
     }
@@ -357,7 +358,7 @@ def unmeasured(run: Run, state: State) -> tuple[Unmeasured, ...]:
 
 
 def unmeasured_words(found: tuple[Unmeasured, ...]) -> list[str]:
-    """A sentence for each, as far as they are named."""
+    """One sentence for each of the first few, and one for the rest."""
     more = len(found) - SHOWN
     rest = [f"{count(more, 'more case')} failed likewise"] if more > 0 else []
     return [*map(str, found[:SHOWN]), *rest]

@@ -1,6 +1,6 @@
-"""The list of all runs of a home, in SQLite.
+"""Index of all runs of a home, in SQLite.
 
-A convenience: whatever it lacks or holds stale is read from the run folders again.
+It is a cache: missing or stale rows are read from the run folders again.
 """
 
 import logging
@@ -33,7 +33,7 @@ class RunRow:
     started: float
     steps: int
     proposals: int
-    """Steps that had one to judge."""
+    """Number of steps with a proposal to judge."""
     keeps: int
     rollouts: int
     usd: float
@@ -44,41 +44,41 @@ class RunRow:
     gain: float | None
     low: float | None
     high: float | None
-    """How much better the best is, and where the true gain lies; None where nothing bounds it."""
+    """Gain of the best, and bounds of the true gain; None if not measured."""
     limit: str
-    """Of the budget, what is nearest to its end: `rollouts`, say; empty without any limit."""
+    """Limit of the budget that is used up most, such as `rollouts`; empty without limits."""
     used: float
-    """The share of it that is used."""
+    """Share of that limit that is used."""
     elapsed: float
     spark: str
-    """The incumbent's value by step, few enough to draw, as numbers with blanks between."""
+    """Incumbent's values over the steps, thinned out for a sparkline, separated by spaces."""
     size: int
-    """Of the journal when this was read; a different size now means the row is stale."""
+    """Size of the journal when this was read; the row is stale if it differs now."""
     parent_run_id: str = ""
-    """The run that an agent run started from; empty for none."""
+    """Run that an agent run started from; empty without one."""
     refinement: str = ""
-    """Of an iteration, the run that refines; empty for others."""
+    """For an iteration, the refinement run that it belongs to; else empty."""
     iteration: int = 0
-    """Which one of that it is."""
+    """Number of the iteration in that run."""
     folder: str = ""
-    """Where an iteration lies; empty for others, which lie below the home by their id."""
+    """Folder of an iteration; empty for others, whose folder in the home is their id."""
 
     @property
     def tried(self) -> int:
-        """Proposals, or the attempts of a refinement that all left nothing to propose."""
+        """Number of proposals; for a refinement without any, of its attempts."""
         return self.proposals or (self.steps if self.recipe == REFINE else 0)
 
 
 log = logging.getLogger("kept")
 
 UNREADABLE = "unreadable"
-"""The status of a run whose journal holds what is no record."""
+"""Status of a run whose journal cannot be read."""
 
 _COLUMNS = [field.name for field in fields(RunRow)]
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
-"""Quoted: `limit` is a word of SQL."""
+"""Quoted, since `limit` is an SQL keyword."""
 _TABLE = f"runs_{len(_COLUMNS)}_checked_2"
-"""Named by its width and by what a status means: a table of an older version is another one."""
+"""Name with the number of columns and a version, so that tables of older versions differ."""
 
 
 class RunIndex:
@@ -87,17 +87,17 @@ class RunIndex:
     def __init__(self, home: Home, glance: Callable[[Path], Glance] | None = None) -> None:
         self._home = home
         self._glance = glance or _glance
-        """How a run is read; who reads often has what it read before at hand."""
+        """Function that reads a run; callers that read often pass one with a cache."""
 
     def rows(self) -> list[RunRow]:
-        """Every run, newest first, read anew where the folder has changed."""
+        """All runs, newest first; those that changed are read again."""
         known = self._known()
         rows: list[RunRow] = []
         fresh: list[RunRow] = []
         for folder in self._home.folders():
             row = known.get(folder.name)
             size = (folder / "journal.jsonl").stat().st_size
-            # a record may be mended without another size
+            # a kill or a repaired record may leave the size unchanged
             if row is None or row.size != size or row.status in ("running", UNREADABLE):
                 row = self._read(folder)
                 fresh.append(row)
@@ -107,7 +107,7 @@ class RunIndex:
         return rows[::-1]
 
     def with_iterations(self) -> list[RunRow]:
-        """Every run, newest first, and behind each refinement the runs of its iterations."""
+        """All runs, newest first, each refinement followed by the runs of its iterations."""
         known: dict[str, list[RunRow]] = {}
         for row in self._known().values():
             if row.refinement:
@@ -124,7 +124,7 @@ class RunIndex:
                 try:
                     mine = inner(self._home.runs / row.id, row)
                 except JournalError as error:
-                    # its own row needs less of the journal than its iterations do
+                    # the row itself may be readable: it needs less of the journal
                     found[-1] = _unreadable(row.id, UNREADABLE, str(error.message), row.size)
                     continue
                 fresh += mine
@@ -134,13 +134,13 @@ class RunIndex:
         return found
 
     def find_iteration(self, name: str) -> RunRow | None:
-        """The iteration of that id, or the start or end of it; None where it is not one alone."""
+        """Find an iteration by its id, or by the start or end of it; None if not unique."""
         ids = {row.id: row for row in self.with_iterations() if row.refinement}
         hits = [id_ for id_ in ids if id_.startswith(name) or id_.endswith(name)]
         return ids.get(name) or (ids[hits[0]] if len(hits) == 1 else None)
 
     def _known(self) -> dict[str, RunRow]:
-        """What was read before; nothing where the database is missing or of no use."""
+        """Rows in the database, by id; empty if it is missing or unusable."""
         path = self._home.index
         if path is None or not path.exists():
             return {}
@@ -154,7 +154,7 @@ class RunIndex:
         return {}
 
     def _remember(self, rows: list[RunRow]) -> None:
-        """Spare the next listing the reading; a folder that cannot be written does without."""
+        """Store rows for the next listing; skipped if the folder is not writable."""
         path = self._home.index
         if path is None:
             return
@@ -215,12 +215,12 @@ class RunIndex:
 
 
 def _checksum(row: tuple[object, ...]) -> int:
-    """Of a row as it was read from a run: SQLite does not notice a flipped bit."""
+    """Checksum of a row: SQLite does not notice a flipped bit."""
     return crc32(repr(row).encode("utf-8", "surrogatepass"))
 
 
 def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
-    """The runs of the iterations of a refinement that have ended, oldest first.
+    """Runs of the finished iterations of a refinement, oldest first.
 
     Raises `JournalError` if a record of the journal is damaged.
     """
@@ -237,7 +237,7 @@ def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
             proposals=0,
             keeps=0,
             rollouts=0,
-            usd=0.0,  # counted with the refinement that paid for it
+            usd=0.0,  # counted in the refinement's own row
             seed_value=None,
             best_value=one.loss,
             reason="",
@@ -258,7 +258,7 @@ def iterations_of(folder: Path, of: RunRow) -> list[RunRow]:
 
 
 _INNER_RUNS: Mapping[str, Callable[[Path, RunRow], list[RunRow]]] = {REFINE: iterations_of}
-"""Lists the runs inside a run, by recipe."""
+"""Functions that list the runs inside a run, by recipe."""
 
 
 def _glance(folder: Path) -> Glance:
@@ -271,7 +271,7 @@ def _unreadable(name: str, status: str, reason: str, size: int) -> RunRow:
 
 
 def nearest_limit(told: Glance) -> tuple[str, float]:
-    """The limit of a run's budget that it is nearest to, and the share of it that is used."""
+    """Return the limit of a run's budget that is used up most, and its used share."""
     limits, spend = told.settings.budget, told.spend
     used = {
         "max_iterations": len(told.rows),
@@ -288,7 +288,7 @@ def nearest_limit(told: Glance) -> tuple[str, float]:
 
 
 def _staircase(told: Glance, points: int = 48) -> list[float]:
-    """The value of the incumbent after each step, of a long run every so many."""
+    """Value of the incumbent after each step; in long runs after every keep and some others."""
     now, found = told.values[0], list[float]()
     every = max(1, len(told.rows) // points)
     for row in told.rows:

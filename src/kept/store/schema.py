@@ -1,8 +1,8 @@
 """Schemas of journalled dicts that the core leaves open: turn settings and accounts.
 
-Settings come from a schedule for a proposer, accounts from a proposer about its step. Only keys
+Settings go from a schedule to a proposer; accounts are a proposer's facts about its step. Only keys
 that a reader depends on are listed; others are allowed. A value that does not match was changed by
-another program. It is reported by name and never misread.
+another program; it is reported by name.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from kept.core.proposal import Proposal, Skip
 Words = str | None
 
 LATEST = 253402300799.0
-"""The last second that a calendar has a date for."""
+"""Last second of the year 9999 (UTC), the end of Python's calendar."""
 
 
 class RerunAccount(TypedDict, total=False):
-    """Of an iteration of a refinement."""
+    """Account of an iteration of a refinement."""
 
     run_id: str
     status: str
@@ -34,7 +34,7 @@ class RerunAccount(TypedDict, total=False):
 
 
 class DiagnosisAccount(TypedDict):
-    """What a critic said."""
+    """Diagnosis by a critic."""
 
     failing_pattern: str
     root_cause_hypothesis: str
@@ -44,7 +44,7 @@ class DiagnosisAccount(TypedDict):
 
 
 class TrialAccount(TypedDict, total=False):
-    """Of a trial of numbers, words or examples."""
+    """Account of a trial of numbers, words or examples."""
 
     axis: str
     critic: DiagnosisAccount
@@ -55,27 +55,27 @@ class TrialAccount(TypedDict, total=False):
 
 
 class PatchAccount(TypedDict):
-    """What one analyst proposed."""
+    """Proposal of one analyst."""
 
     source_type: str
     patch: NotRequired[dict[str, object]]
 
 
 class PatternAccount(TypedDict):
-    """What went wrong more than once."""
+    """A repeated failure pattern."""
 
     count: object
     pattern: object
 
 
 class DigestAccount(TypedDict, total=False):
-    """What a batch showed."""
+    """Findings of a batch."""
 
     failure_patterns: list[PatternAccount]
 
 
 class TrainingAccount(TypedDict, total=False):
-    """Of a step that trains a skill."""
+    """Account of a step that trains a skill."""
 
     rollout: dict[str, object] | None
     merged: dict[str, object] | None
@@ -85,7 +85,7 @@ class TrainingAccount(TypedDict, total=False):
 
 
 class UpdateAccount(TypedDict, total=False):
-    """Of an epoch that updates prompts."""
+    """Account of an epoch that updates prompts."""
 
     artifact: str
     considered: list[dict[str, object]]
@@ -97,12 +97,12 @@ ACCOUNTS: Mapping[str, Any] = {
     SKILL: TrainingAccount,
     SUITE: UpdateAccount,
 }
-"""By recipe, of those whose proposers are all Kept's own."""
+"""Account types by recipe, for recipes whose proposers are all Kept's own."""
 
 WHOLE: Mapping[str, tuple[str, ...]] = {
     REFINE: ("run_id", "status", "seconds", "loss", "tier", "manager", "worker")
 }
-"""By recipe, what an account has all of or nothing."""
+"""Keys by recipe of which an account has all or none."""
 
 
 NEEDED_SETTINGS: Mapping[str, tuple[str, ...]] = {
@@ -111,11 +111,11 @@ NEEDED_SETTINGS: Mapping[str, tuple[str, ...]] = {
     SKILL: (),
     SUITE: (),
 }
-"""By recipe with a schedule of Kept's own, the settings that each of its turns has."""
+"""Required turn settings by recipe, for recipes with a schedule of Kept's own."""
 
 
 class TurnSettings(TypedDict, total=False):
-    """What a schedule of Kept's tells a proposer."""
+    """Turn settings from Kept's own schedules to a proposer."""
 
     k: int
     tier: Words
@@ -126,7 +126,7 @@ class TurnSettings(TypedDict, total=False):
 
 
 def check_told(event: Event, recipe: str) -> None:
-    """The same of a step, as far as whoever reads runs of this recipe depends on it."""
+    """Raise a `ValueError` for bad values that readers of this recipe's runs depend on."""
     if isinstance(event, StepOpened):
         if event.rollouts_at < 0:
             raise ValueError("`rollouts_at` is below 0")
@@ -144,7 +144,7 @@ def check_told(event: Event, recipe: str) -> None:
 
 
 def _check_account(about: Mapping[str, object], recipe: str) -> None:
-    """Of what a proposer told of its step, where the recipe's proposers are Kept's own."""
+    """Check a proposer's account of its step, if the recipe's proposers are Kept's own."""
     kind = ACCOUNTS.get(recipe)
     if kind is None or not about:
         return
@@ -155,13 +155,13 @@ def _check_account(about: Mapping[str, object], recipe: str) -> None:
 
 
 def check_time(t: float) -> None:
-    """The same of when something happened."""
+    """Raise a `ValueError` for an impossible time."""
     if not 0.0 <= t <= LATEST:
         raise ValueError(f"`t` is {t:g}, which is no time")
 
 
-def check_shape(value: object, kind: Any, place: str) -> None:  # noqa: ANN401 # whatever describes a type
-    """Raise a `ValueError` that names the place of what is not of this kind."""
+def check_shape(value: object, kind: Any, place: str) -> None:  # noqa: ANN401 # anything that describes a type
+    """Raise a `ValueError` that names the place of a value of the wrong type."""
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

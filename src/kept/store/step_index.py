@@ -1,7 +1,7 @@
-"""The index of closed steps: one short row each, and where in the spine the whole records stand.
+"""Index of closed steps: one short row each, with the offsets of the full records in the spine.
 
 It lets a reader list a very long run, and open any step of it, without reading the spine. The spine
-is the truth: rows that do not fit it are dropped, and rows that are missing are made from it.
+takes precedence: rows that do not fit it are dropped, and missing rows are rebuilt from it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,20 +25,20 @@ from kept.store.jsonl import INDEX, Closed, damaged_at, event_of, naming
 from kept.store.schema import check_told
 
 HEADER = b'{"kind":"steps","version":%d}\n' % SCHEMA
-"""The first record of the index: the version of its format."""
+"""First record of the index: the version of its format."""
 WHY = 160
-"""Characters of what a proposer said that a row holds."""
+"""Maximum characters of a proposer's reason in a row."""
 
 ENDS = tuple(f'"kind":"{kind}"}}\n'.encode() for kind in ("step_closed", "step_opened", "proposed"))
-"""How the lines of steps end, as we write them."""
+"""Line ends of step records; Kept writes `kind` last."""
 
 
 _SAYS = {"decide": 0, "measure": 1, "promote": 2}
-"""Purposes by how much their draws say of a candidate, the most first."""
+"""Rank of purposes by how informative their rollouts are, the most informative first."""
 
 
 class Told(NamedTuple):
-    """What a step heard of one candidate for one purpose, in short."""
+    """Short form of a step's evaluation of one candidate for one purpose."""
 
     purpose: str
     candidate: str
@@ -48,60 +48,60 @@ class Told(NamedTuple):
 
 
 class StepRow(msgspec.Struct, array_like=True, frozen=True):
-    """One closed step, in short."""
+    """Short row of a closed step."""
 
     step: int
     at: int
-    """Where its record starts in the spine."""
+    """Offset of its record in the spine."""
     size: int
-    """Bytes of the record, newline included."""
+    """Size of the record in bytes, newline included."""
     outcome: str
     candidate: str | None
     loss: float | None
-    """Of its candidate on the deciding cases."""
+    """Loss of its candidate on the deciding cases."""
     rollouts: int
     reason: str
     code: str
     best: bool
     incumbent: str
-    """What it was judged against."""
+    """Id of the candidate that it was judged against."""
     proposer: str
     phase: str
     why: str
-    """What the proposer said of it, cut to `WHY` characters."""
+    """The proposer's reason, cut to `WHY` characters."""
     numbers: dict[str, float]
-    """Those of the verdict."""
+    """Numbers of the verdict."""
     told: tuple[Told, ...]
     spent: tuple[int | float, ...]
-    """What it used, in the order of the fields of `Spend`."""
+    """Its spend, in the order of the fields of `Spend`."""
     opened_at: int
-    """Where the record that opened it stands; -1 where there is none."""
+    """Offset of the record that opened it; -1 without one."""
     proposed: tuple[int, int]
-    """Where the proposer's answer stands, and its bytes; no bytes where there is none."""
+    """Offset and size of the proposer's answer; size 0 without one."""
     opened: float
     closed: float
-    """When."""
+    """Times at which it was opened and closed."""
     range: tuple[int, int]
-    """Of the rollout file, the bytes that hold its rollouts, among others."""
+    """Range of bytes in the rollout file that contains its rollouts, among others."""
 
     @property
     def kept(self) -> bool:
-        """Whether its candidate became the incumbent."""
+        """True if its candidate became the incumbent."""
         return self.outcome == "keep"
 
     @property
     def judged(self) -> bool:
-        """Whether there was a proposal to judge."""
+        """True if there was a proposal to judge."""
         return self.code not in IDLE
 
     @property
     def spend(self) -> Spend:
-        """What it used."""
+        """Its spend."""
         return spend_of(self.spent)
 
     @property
     def measured(self) -> float | None:
-        """The loss of its candidate by the draws that say most; None where nothing was drawn."""
+        """Loss of its candidate in its most informative rollouts; None without any."""
         found, rank = None, len(_SAYS)
         for purpose, candidate, loss, _, _ in self.told:
             place = _SAYS.get(purpose, len(_SAYS))
@@ -111,31 +111,31 @@ class StepRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _IndexLine(msgspec.Struct):
-    """A line of the index of steps."""
+    """A line of the step index."""
 
     row: StepRow
 
 
 _rows = msgspec.json.Decoder(_IndexLine)
 SPENT = tuple(field.name for field in fields(Spend))
-"""What stands where in `StepRow.spent`."""
+"""Field names of `Spend`, in the order of `StepRow.spent`."""
 _spent = attrgetter(*SPENT)
 
 
 def spend_of(spent: Sequence[int | float]) -> Spend:
-    """What was used, from its figures in order."""
+    """Build a `Spend` from its figures in order."""
     return Spend(*cast("tuple[Any, ...]", tuple(spent)))
 
 
 class Opened(NamedTuple):
-    """How a step was opened, and where that stands."""
+    """Record that opened a step, with its offset."""
 
     event: StepOpened
     at: int
 
 
 class Answered(NamedTuple):
-    """What a proposer answered, and where that stands."""
+    """Record of a proposer's answer, with its offset and size."""
 
     event: Proposed
     at: int
@@ -143,22 +143,22 @@ class Answered(NamedTuple):
 
 
 class RowMaker:
-    """Makes rows out of the events of a spine, as they come."""
+    """Builds rows from the events of a spine, in order."""
 
     def __init__(self) -> None:
         self.opened: dict[int, Opened] = {}
         """Steps without a verdict."""
         self.answered: dict[int, Answered] = {}
-        """Of them, those with a proposal."""
+        """Those of them with an answer of the proposer."""
 
     def still(self) -> "RowMaker":
-        """One that knows as much, and hears nothing of what this one is told from now on."""
+        """Return an independent copy, which later events do not change."""
         other = RowMaker()
         other.opened, other.answered = dict(self.opened), dict(self.answered)
         return other
 
     def hear(self, event: Event, at: int, size: int) -> StepRow | None:
-        """The row of the step that this event closes, if it closes one."""
+        """Take an event; return the row of the step if the event closes it."""
         match event:
             case StepOpened():
                 self.opened[event.step] = Opened(event, at)
@@ -215,7 +215,7 @@ def _why(reply: Reply) -> str:
 
 
 class StepLog:
-    """The rows of a run that may still be written; each `refresh` reads only what is new."""
+    """Rows of a run that may still grow; each `refresh` reads only new data."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -223,20 +223,20 @@ class StepLog:
         self.rows: list[StepRow] = []
         self.maker = RowMaker()
         self._end = 0
-        """Of the spine, what was read."""
+        """Offset in the spine up to which it was read."""
 
     @property
     def end(self) -> int:
-        """Of the spine, where the last record ends that was taken up."""
+        """End offset in the spine of the last record that was read."""
         return self._end
 
     def refresh(self) -> None:
-        """Take up what was written since."""
+        """Read what was written since the last refresh."""
         if self._spine.exists() and self._spine.stat().st_size < self._end:
             self.rows, self.maker, self._end = [], RowMaker(), 0  # another file is there now
         if not self.rows:
             self.rows = _trusted(self._folder / INDEX, self._spine)
-            # steps open in order: what is open now was opened behind the last that closed
+            # steps open in order, so those open now were opened behind the last row's opening
             self._end = max(0, self.rows[-1].opened_at) if self.rows else 0
         for event, at, size in _events_from(self._spine, self._end):
             row = self.maker.hear(event, at, size)
@@ -248,27 +248,27 @@ class StepLog:
             self._end = at + size
 
     def still(self) -> "StepLog":
-        """One with the same rows, that no refresh of this one changes."""
+        """Return an independent copy, which no refresh changes."""
         other = copy(self)
         other.rows, other.maker = list(self.rows), self.maker.still()
         return other
 
 
 def index_record(row: StepRow) -> bytes:
-    """A row as a record of the index file."""
+    """Encode a row as a record of the index file."""
     return b'{"row":%b}' % codec.encode(row)
 
 
 class Mended(NamedTuple):
-    """What the writer has to know of the steps on record."""
+    """State that the writer takes over from the recorded steps."""
 
     maker: RowMaker
     rollouts_end: int
-    """The last offset of the rollout file that any of them tells of."""
+    """Highest offset in the rollout file that any of them refers to."""
 
 
 def mend_steps(folder: Path) -> Mended:
-    """Have the index file hold what the spine says; for the writer, before it adds to it."""
+    """Rebuild the index file if it differs from the spine; the writer calls this first."""
     path = folder / INDEX
     log = StepLog(folder)
     log.refresh()
@@ -284,7 +284,7 @@ def mend_steps(folder: Path) -> Mended:
 
 
 def is_index_of(index: Path, spine: Path) -> bool:
-    """True if every line of an index file is what the spine says; it may lack the last ones."""
+    """True if every line of an index file matches the spine; its last lines may be missing."""
     maker = RowMaker()
     heard = (maker.hear(event, at, size) for event, at, size in _events_from(spine, 0))
     right = (row for row in heard if row is not None)
@@ -317,7 +317,7 @@ def _index_lines(rows: Iterable[StepRow]) -> bytes:
 
 
 def closed_step(folder: Path, row: StepRow) -> StepClosed:
-    """The whole record of a row."""
+    """Read the full record of a row."""
     event = _read(folder, row.at)
     if not isinstance(event, StepClosed) or event.step != row.step:
         raise _unfit(folder)
@@ -325,7 +325,7 @@ def closed_step(folder: Path, row: StepRow) -> StepClosed:
 
 
 def answered_step(folder: Path, row: StepRow) -> Proposed | None:
-    """What the proposer of a row answered; None where it never did."""
+    """Read the proposer's answer of a row; None without one."""
     if not row.proposed[1]:
         return None
     event = _read(folder, row.proposed[0])
@@ -335,7 +335,7 @@ def answered_step(folder: Path, row: StepRow) -> Proposed | None:
 
 
 def opened_step(folder: Path, row: StepRow) -> StepOpened | None:
-    """How a row's step was opened; None where that is not on record."""
+    """Read the record that opened a row's step; None if it is not recorded."""
     if row.opened_at < 0:
         return None
     event = _read(folder, row.opened_at)
@@ -345,7 +345,7 @@ def opened_step(folder: Path, row: StepRow) -> StepOpened | None:
 
 
 def _read(folder: Path, at: int) -> Event:
-    """The record that begins there; told by its line where it cannot be read."""
+    """Read the record at an offset; errors name its line."""
     spine = folder / "journal.jsonl"
     line = _line_at(spine, at)
     if line is None:
@@ -357,14 +357,14 @@ def _read(folder: Path, at: int) -> Event:
 
 
 def _recipe_of(spine: Path) -> str:
-    """Of the run that a spine is; empty where its first record does not say."""
+    """Recipe of a spine's run; empty if its first record does not start a run."""
     with spine.open("rb") as file, naming(spine, 0):
         first = event_of(file.readline(), 0)
     return first.recipe if isinstance(first, RunStarted) else ""
 
 
 def _line_at(spine: Path, at: int) -> bytes | None:
-    """The whole line that begins at an offset; None where none begins there."""
+    """Read the complete line that begins at an offset; None if none begins there."""
     with spine.open("rb") as file:
         file.seek(max(0, at - 1))
         before = file.read(1) if at else b"\n"
@@ -380,7 +380,7 @@ def _unfit(folder: Path) -> JournalError:
 
 
 def _trusted(index: Path, spine: Path) -> list[StepRow]:
-    """The rows of the index file up to the first that cannot be true."""
+    """Read the rows of the index file, up to the first that does not fit."""
     if not index.exists() or not spine.exists():
         return []
     end = spine.stat().st_size
@@ -404,8 +404,8 @@ def _trusted(index: Path, spine: Path) -> list[StepRow]:
             ):
                 break
             rows.append(row)
-    # one look at the last of them tells an index of some other journal, or that lines of this one
-    # were changed: those behind them are no longer where they were
+    # checking the last row is enough: for another journal, or if lines before were changed in
+    # length, no record of that size begins at its offset
     if rows:
         last = _line_at(spine, rows[-1].at)
         if last is None or len(last) != rows[-1].size or not last.endswith(ENDS[0]):
@@ -414,7 +414,7 @@ def _trusted(index: Path, spine: Path) -> list[StepRow]:
 
 
 def _events_from(spine: Path, start: int) -> Iterator[tuple[Event, int, int]]:
-    """Whole records of steps behind an offset, each with its place."""
+    """Yield the complete records of steps behind an offset, each with its offset and size."""
     if not spine.exists():
         return
     with spine.open("rb") as file:

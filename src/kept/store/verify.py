@@ -1,4 +1,4 @@
-"""Verifying all files of a run, and cutting damage out so that the run can be resumed."""
+"""Verification of all files of a run, and repair: damage is cut out, so that a resume works."""
 
 import os
 import sqlite3
@@ -44,26 +44,26 @@ REBUILT = "nothing to do: it is not used, and `kept resume` writes it again"
 
 
 class Damage(NamedTuple):
-    """One thing that was verified, or is damaged."""
+    """One finding: a file that is intact, or a damage."""
 
     place: str
-    """A file of the run, with the line where there is one."""
+    """File of the run, with the line if known."""
     severity: Severity
     what: str
     remedy: str = ""
 
 
 class _Spine(NamedTuple):
-    """The journal as far as it can be read."""
+    """Readable part of the journal, and its damages."""
 
     events: Sequence[Event]
     offsets: Sequence[int]
-    """Where each event begins; one more than there are events."""
+    """Offset of each event, and the end of the last one."""
     damages: Sequence[Damage]
 
 
 def verify_run(folder: Path) -> list[Damage]:
-    """Everything that is wrong with the files of a run; one line each for files that are whole."""
+    """Find all damage to the files of a run; intact files have one `ok` finding each."""
     spine = _read_spine(folder)
     steps = _Steps(spine)
     found = [*spine.damages, *_rollouts(folder, steps), *_pack(folder, spine, steps)]
@@ -84,10 +84,10 @@ def verify_run(folder: Path) -> list[Damage]:
 
 
 def repair_run(folder: Path) -> list[str]:
-    """Cut damage out, so that a resume does again what was lost; what was done, in words.
+    """Cut damage out, so that a resume can redo what was lost; return the actions in words.
 
-    Nothing is thrown away: what is cut out is appended to `NAME.torn`. The journal is cut before
-    the first step that lost anything. A resume serves the later steps from the replies and rollouts
+    Nothing is discarded: the parts cut out are appended to `NAME.torn`. The journal is cut before
+    the first step that lost anything. A resume redoes the later steps from the replies and rollouts
     that are intact.
     """
     lock = Lock(folder)
@@ -95,7 +95,7 @@ def repair_run(folder: Path) -> list[str]:
         spine = _read_spine(folder)
         steps = _Steps(spine)
         for _ in (*_rollouts(folder, steps), *_pack(folder, spine, steps)):
-            pass  # notes the steps that lost something
+            pass  # run only to collect the steps that lost something
         done = _blank_rollouts(folder)
         cut = min(spine.offsets[-1], steps.first_lost_at)
         if 0 < cut < (folder / "journal.jsonl").stat().st_size:
@@ -103,7 +103,7 @@ def repair_run(folder: Path) -> list[str]:
         if any(one.severity != "ok" for one in _indexes(folder, spine, locked=True)) or done:
             for name in (INDEX, "blobs.idx"):
                 (folder / name).unlink(missing_ok=True)
-        if any(_best(folder, _read_spine(folder))):  # of the journal as it is now
+        if any(_best(folder, _read_spine(folder))):  # of the journal as cut above
             done.append(_write_best(folder))
         return done
     finally:
@@ -127,9 +127,10 @@ def _write_best(folder: Path) -> str:
     with closing(Pack(folder, writable=False)) as pack:
         candidate = load_candidate(pack, state.best)
     files = [name for name in candidate.texts if (best / name).is_file()]
+    # the journal has no mode bits, so those of the present files are kept
     modes = {name: (best / name).stat().st_mode & 0o777 for name in files}
     if best.is_symlink():
-        best.unlink()  # or it would be taken for what it says
+        best.unlink()  # else `swap_best` would trust the link and do nothing
     swap_best(folder, candidate, modes)
     return "wrote best/ again"
 
@@ -148,7 +149,7 @@ def _read_spine(folder: Path) -> _Spine:
                 events.append(event)
                 offsets.append(at + len(line) + 1)
         except (ValueError, JournalError) as error:
-            # without its first record a journal tells nothing
+            # without its first record a journal cannot be repaired
             remedy = REPAIR if number > 1 else COPY
             words = error.message if isinstance(error, JournalError) else str(error)
             damages.append(Damage(f"{path.name}:{number}", "problem", words, remedy))
@@ -175,7 +176,7 @@ def _fold_damage(folder: Path, events: list[Event], end: int, torn: bytes) -> It
 
 
 class _Steps:
-    """Which bytes of the rollout file belong to which step, and the steps that lost something."""
+    """Byte ranges of steps in the rollout file, and the steps that lost something."""
 
     def __init__(self, spine: _Spine) -> None:
         self._opened = {
@@ -187,12 +188,12 @@ class _Steps:
         self.ranges = {event.step: event.rollouts for event in closed}
         self.end = max((end for _, end in self.ranges.values()), default=0)
         self.opened = max(self._opened, default=-1)
-        """The last step that the journal tells of."""
+        """Last step that was opened in the journal; -1 without any."""
         self._end_of_spine = spine.offsets[-1]
         self._lost: set[int] = set()
 
     def lose(self, start: int, end: int) -> str:
-        """Note that bytes of the rollout file are lost; the steps that they may belong to."""
+        """Record lost bytes of the rollout file; describe the steps that they may belong to."""
         hit = [n for n, (first, last) in self.ranges.items() if first < end and start < last]
         self._lost.update(hit)
         return (
@@ -204,12 +205,12 @@ class _Steps:
         )
 
     def lose_step(self, step: int) -> None:
-        """Note that something that a step needs is lost."""
+        """Record that something that a step needs is lost."""
         self._lost.add(step)
 
     @property
     def first_lost_at(self) -> int:
-        """Where in the journal the first step that lost something was opened."""
+        """Offset in the journal at which the first step that lost something was opened."""
         places = [self._opened[step] for step in self._lost if step in self._opened]
         return min(places, default=self._end_of_spine)
 
@@ -229,6 +230,7 @@ def _rollouts(folder: Path, steps: _Steps) -> Iterator[Damage]:
                 # a step is opened before anything is rolled out for it
                 later = max(later, row.step if isinstance(row, codec.RolloutLine) else 0)
         if what:
+            # missing lines have unknown sizes: all bytes up to the last step's end may be lost
             size = len(one.line) or (steps.end - last if last < steps.end else 1)
             whose = steps.lose(last, last + size)
             remedy = REPAIR if whose != "of no closed step" else "`kept resume RUN` asks again"
@@ -246,7 +248,7 @@ def _rollouts(folder: Path, steps: _Steps) -> Iterator[Damage]:
 
 
 def _unfinished_line(path: Path) -> int:
-    """Bytes behind the last newline of a file."""
+    """Number of bytes behind the last newline of a file."""
     if not path.exists():
         return 0
     with path.open("rb") as file:
@@ -255,7 +257,7 @@ def _unfinished_line(path: Path) -> int:
 
 
 def _blank_rollouts(folder: Path) -> list[str]:
-    """Move lines aside that are damaged, or whose trace or reply is: they are asked for again."""
+    """Move lines aside that are damaged, or whose trace or reply is; a resume redoes them."""
     path = folder / "rollouts.jsonl"
     damaged = [one for one in stored_lines(path) if one.problem and one.line]
     with closing(Pack(folder, writable=False)) as pack:
@@ -306,7 +308,7 @@ def _pack(folder: Path, spine: _Spine, steps: _Steps) -> Iterator[Damage]:
 
 
 def _is_named(folder: Path, pack: Pack, whole: set[str], key: str) -> bool:
-    """True if a record, or a whole entry such as a list of files, names an entry."""
+    """True if a record or an intact entry, such as a list of files, refers to an entry."""
     needle = f'"{key}"'.encode()
     files = (folder / "journal.jsonl", folder / "rollouts.jsonl")
     if any(path.exists() and needle in path.read_bytes() for path in files):
@@ -317,7 +319,7 @@ def _is_named(folder: Path, pack: Pack, whole: set[str], key: str) -> bool:
 def _references(
     folder: Path, spine: _Spine, steps: _Steps, pack: Pack, whole: set[str]
 ) -> Iterator[Damage]:
-    """Entries that the journal or the rollout file tell of, and that are not there."""
+    """Find entries that the journal or the rollout file refer to but that are lost."""
     path = folder / "rollouts.jsonl"
     for one, key in _lost_references(path, whole):
         at = codec.unseal(one.line)
@@ -328,7 +330,7 @@ def _references(
 
 
 def _lost_references(path: Path, whole: set[str]) -> Iterator[tuple[StoredLine, str]]:
-    """Lines whose trace or reply stands in the pack and cannot be read, with its key."""
+    """Yield lines whose trace or reply in the pack cannot be read, with its key."""
     for one in stored_lines(path):
         try:
             row = None if one.problem else codec.decode_line(one.line)
@@ -362,7 +364,7 @@ def _candidates(spine: _Spine, steps: _Steps, pack: Pack) -> Iterator[Damage]:
 
 
 def _indexes(folder: Path, spine: _Spine, *, locked: bool = False) -> Iterator[Damage]:
-    """Indexes that do not fit; `locked` where this process holds the lock of the run."""
+    """Find indexes that do not fit; `locked` if this process holds the lock of the run."""
     steps = folder / INDEX
     stopped = bool(spine.events) and spine.events[-1].kind == "run_stopped"
     ended = stopped and (locked or holder(folder) is None)
@@ -391,7 +393,7 @@ def _database_damage(path: Path) -> str:
 
 
 def _best(folder: Path, spine: _Spine) -> Iterator[Damage]:
-    """`best/` must be the best candidate, file by file."""
+    """Report `best/` if its files differ from the best candidate."""
     best = folder / "best"
     if spine.damages or not spine.events or not best.is_dir():
         return
@@ -400,7 +402,7 @@ def _best(folder: Path, spine: _Spine) -> Iterator[Damage]:
         with closing(Pack(folder, writable=False)) as pack:
             candidate = load_candidate(pack, want)
     except JournalError:
-        return  # told with the pack
+        return  # reported with the pack
     files = {
         str(path.relative_to(best)): path.read_bytes().decode("utf-8", "surrogateescape")
         for path in sorted(best.rglob("*"))
@@ -414,7 +416,7 @@ def _best(folder: Path, spine: _Spine) -> Iterator[Damage]:
 
 
 def _exports(folder: Path, spine: _Spine) -> Iterator[Damage]:
-    """Files outside of the folder that are not as the run wrote them."""
+    """Find files outside the folder that differ from what the run wrote."""
     first = spine.events[0] if spine.events else None
     if not isinstance(first, RunStarted) or holder(folder) is not None:
         return

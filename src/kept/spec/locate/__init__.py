@@ -1,1 +1,1 @@
-"""Where each key and value of a YAML, TOML or JSON text stands."""
+"""Positions of keys and values in YAML, TOML and JSON texts."""

@@ -1,4 +1,4 @@
-"""JSON as nodes: a scanner of its own, because `json` does not say where a value stands."""
+"""JSON as nodes with positions; a scanner is needed because `json` has no positions."""
 
 import json
 import re
@@ -13,10 +13,10 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def read_json(text: str) -> Node:
-    """The tree of a text; raises `Unreadable`."""
+    """Parse a text into a tree; raises `Unreadable`."""
     try:
         parse_json(text)
-        # the text is JSON: from here on nothing can be missing
+        # `parse_json` has validated the text, so the scanner needs no checks
         return _Scanner(text).value()
     except ValueError as error:
         raise Unreadable(f"is not JSON: {error}") from error
@@ -60,14 +60,14 @@ class _Scanner:
         return Items(items)
 
     def _advance(self) -> str:
-        """Step over an opening bracket or a comma; a closing bracket stays."""
+        """Skip an opening bracket or a comma, but not a closing bracket; return the character."""
         mark = self._next()
         if mark in "{[,":
             self._at += 1
         return mark
 
     def _next(self) -> str:
-        self._at = _SPACE.match(self._text, self._at).end()  # pyright: ignore[reportOptionalMemberAccess] # it matches nothing, too
+        self._at = _SPACE.match(self._text, self._at).end()  # pyright: ignore[reportOptionalMemberAccess] # the pattern matches the empty string too
         return self._text[self._at : self._at + 1]
 
     def _scalar(self) -> str:
@@ -79,5 +79,5 @@ class _Scanner:
 
 
 def render_json(value: Value) -> str:
-    """A value as JSON writes it."""
+    """Write a value as JSON."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,6 +1,6 @@
-"""TOML as nodes: a scanner of its own, because `tomllib` does not say where a value stands.
+"""TOML as nodes with positions; a scanner is needed because `tomllib` has no positions.
 
-`tomllib` reads the text first, so the scanner may take for granted that all is in its place.
+`tomllib` reads the text first, so the scanner can assume valid syntax.
 """
 
 import json
@@ -16,6 +16,7 @@ _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
 _HEADER = re.compile(r"\[\[?")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+# multi-line strings first; they may have up to two quotes before the closing three
 _STRING = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}(?!")|' r"'''.*?'{3,5}(?!')|" r'"(?:[^"\\\n]|\\.)*"|' r"'[^'\n]*'",
     re.DOTALL,
@@ -28,12 +29,13 @@ _Branch = Scalar | _Tree | list["_Branch"]
 
 
 def read_toml(text: str) -> Node:
-    """The tree of a text; raises `Unreadable`."""
+    """Parse a text into a tree; raises `Unreadable`."""
     try:
         expected = parse_toml(text)
         root = _Scanner(text).document()
     except ValueError as error:
         raise Unreadable(f"is not TOML: {error}") from error
+    # a bug of the scanner must not edit the wrong place
     if _values(root) != expected:
         raise Unreadable("is TOML that Kept cannot find its way in")
     return _node(root)
@@ -116,7 +118,7 @@ class _Scanner:
         return table
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
-        """Step over what matches; the next character, empty at the end."""
+        """Skip what matches; return the next character, empty at the end."""
         self._take(pattern)
         return self._text[self._at : self._at + 1]
 
@@ -129,7 +131,7 @@ class _Scanner:
 
 
 def _enter(root: _Tree, keys: list[str], *, new: bool) -> _Tree:
-    """The table that a header names; of an array of tables, the last."""
+    """Find or make the table that a header names; `new` appends one to an array of tables."""
     table = root
     for key in keys[:-1]:
         found = table.setdefault(key, {})
@@ -143,7 +145,7 @@ def _enter(root: _Tree, keys: list[str], *, new: bool) -> _Tree:
 
 
 def _constant(raw: str) -> str:
-    # typed as the keys need it; a value may be anything
+    # annotated for keys, which are texts; a value may have any type
     return tomllib.loads(f"x = {raw}")["x"]
 
 
@@ -164,12 +166,12 @@ def _node(branch: _Branch) -> Node:
 
 
 def render_toml(value: Value, quote: str = "") -> str:
-    """A value as TOML writes it."""
+    """Write a value as TOML, in the same kind of quotes if possible."""
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):
         return repr(value)
     if quote == "'" and "'" not in value and value.isprintable():
         return f"'{value}'"
-    # the one control character that JSON lets stand and TOML does not
+    # DEL is the one control character that JSON allows and TOML forbids
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,14 +1,14 @@
 """Value paths, and locators of values in YAML, JSON, TOML and line-based files.
 
-A path is like `model.temperature`, `tools[name=search].top_k`, `rows[0].w`. A key with a dot, a
-bracket or a space stands in double quotes: `"my.key".value`.
+Examples of paths are `model.temperature`, `tools[name=search].top_k` and `rows[0].w`. A key with a
+dot, a bracket or a space is written in double quotes: `"my.key".value`.
 
 Any format is parsed into a tree with the position of every value. `locate` is a
 `kept.core.artifact.Locator`: setting a value changes only its characters. `read_value` returns
 the current value.
 
-Files without a tree have `KEY = value` or `KEY: value` lines: .env, .ini, Python constants. They
-have no types, so text that reads as a number is one, quoted or not.
+Other files have `KEY = value` or `KEY: value` lines: .env, .ini, Python constants. Except in Python
+they have no types, so a text that looks like a number is one, quoted or not.
 """
 
 import ast
@@ -29,7 +29,7 @@ class Selector:
 
 
 Part = str | int | Selector
-"""A key of a mapping, a place in a list, or the item of a list that a field tells apart."""
+"""Key of a mapping, index of a list item, or selector of a list item."""
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _PLAIN = r'[^\s.\[\]"=]+'
@@ -44,12 +44,12 @@ _PART = re.compile(
 
 
 def parse_path(text: str) -> tuple[Part, ...] | str:
-    """The parts of a path; a sentence where it cannot be read."""
+    """Parse a path; returns an error message if it is not valid."""
     parts: list[Part] = []
     at = 0
     while at < len(text):
         match = _PART.match(text, at)
-        # a dot stands between two keys, and nowhere else
+        # every key but the first needs a dot before it
         if match is None or (match["key"] and bool(match["dot"]) != bool(parts)):
             return f"`{text}` is no path (at `{text[at:]}`); write it as in `tools[name=x].top_k`"
         if match["key"]:
@@ -63,7 +63,7 @@ def parse_path(text: str) -> tuple[Part, ...] | str:
 
 
 def show_path(parts: tuple[Part, ...]) -> str:
-    """The path as a person would write it."""
+    """Write a path as text, the inverse of `parse_path`."""
     shown = ""
     for part in parts:
         match part:
@@ -89,15 +89,15 @@ def _unquote(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One value and the characters it is written in."""
+    """One value and its characters in the text."""
 
     start: int
     end: int
     value: object
-    """None, or a date and the like, where it is nothing that can be set."""
+    """The value; None, or a type such as a date, if it cannot be set."""
     render: Callable[[Value], str]
     obstacle: str = ""
-    """Why these characters cannot be replaced; empty when they can."""
+    """Reason why these characters cannot be replaced; empty if they can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Items:
 
     items: Sequence["Node"]
     shared: bool = False
-    """Whether other places of the text stand for the same thing, as an alias of YAML does."""
+    """True if other places of the text refer to it, by aliases of YAML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,28 +115,28 @@ class Room:
 
     at: int
     write: Callable[[Sequence[str], Value], str]
-    """The entry for a key, or for keys that lead through mappings that are not there yet."""
+    """Write the entry for a key, or for several keys through new nested mappings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A mapping; a key that stands twice is here twice."""
+    """A mapping; duplicate keys are kept."""
 
     entries: Sequence[tuple[str, "Node"]]
     shared: bool = False
     room: Room | None = None
-    """None where nobody knows how another entry would be written."""
+    """Place for a new entry; None if none is known."""
 
 
 Node = Scalar | Items | Table
 
 
 class Unreadable(Exception):
-    """A text that is not in the format it should be in."""
+    """Raised for a text that is not in the expected format."""
 
 
 def find(node: Node, parts: tuple[Part, ...], where: str) -> Scalar | NoSpan:
-    """The value at the end of a path, or why there is none."""
+    """Find the value at the end of a path; `NoSpan` says why there is none."""
     for at, part in enumerate(parts):
         here = f"`{show_path(parts[:at])}` of {where}" if at else where
         below = _step(node, part, here)
@@ -155,7 +155,7 @@ def find(node: Node, parts: tuple[Part, ...], where: str) -> Scalar | NoSpan:
 
 
 def find_room(node: Node, parts: tuple[Part, ...]) -> tuple[Room, tuple[str, ...]] | None:
-    """Where a value that is not there could be put, and the keys that it lacks."""
+    """Find a place to insert a missing value, and the keys that are missing; None if none."""
     for at, part in enumerate(parts):
         if isinstance(node, Table) and part not in [key for key, _ in node.entries]:
             keys = tuple(part for part in parts[at:] if isinstance(part, str))
@@ -169,7 +169,7 @@ def find_room(node: Node, parts: tuple[Part, ...]) -> tuple[Room, tuple[str, ...
 
 
 def scalars_of(root: Node) -> list[Scalar]:
-    """All values of a tree, each once."""
+    """Return all values of a tree, each once."""
     found: dict[int, Scalar] = {}
     seen: set[int] = set()
     waiting = [root]
@@ -178,7 +178,7 @@ def scalars_of(root: Node) -> list[Scalar]:
         if isinstance(node, Scalar):
             found[node.start] = node
         elif id(node) not in seen:
-            # a mapping of YAML may hold itself
+            # a YAML mapping may contain itself, through an alias
             seen.add(id(node))
             below = node.items if isinstance(node, Items) else [value for _, value in node.entries]
             waiting.extend(below)
@@ -216,12 +216,12 @@ def _step(node: Node, part: Part, here: str) -> Node | NoSpan:
 
 
 def plain(value: object) -> str:
-    """A value as a selector spells it."""
+    """Write a value as a selector does."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def find_line(path: str, text: str, key: str) -> Scalar | NoSpan:
-    """The value of the one line that sets a key."""
+    """Find the value of the only line that sets a key."""
     span = locate_line_value(path, text, key)
     if isinstance(span, NoSpan):
         return span
@@ -257,7 +257,7 @@ _TREES = (*_YAML, ".json", ".toml")
 
 
 def locate(path: str, text: str, key: str) -> Span | NoSpan:
-    """The span of the value that a key names in a text; the path says which format that is."""
+    """Find the span of a key's value in a text; the path's suffix determines the format."""
     found = _find(path, text, key)
     if isinstance(found, NoSpan):
         return found
@@ -265,7 +265,7 @@ def locate(path: str, text: str, key: str) -> Span | NoSpan:
 
 
 def locate_or_insert(path: str, text: str, key: str) -> Span | NoSpan:
-    """The same; a key that a mapping of YAML has not is put into it, where its value is set."""
+    """Like `locate`; for a key missing from a YAML mapping, the span inserts it."""
     span = locate(path, text, key)
     parts = parse_path(key)
     if isinstance(span, Span) or not path.endswith(_YAML) or isinstance(parts, str):
@@ -281,7 +281,7 @@ def locate_or_insert(path: str, text: str, key: str) -> Span | NoSpan:
 
 
 def read_value(path: str, text: str, key: str) -> Value | NoSpan:
-    """The value that a key names, as the format reads it."""
+    """Read the value of a key, with the type that the format gives it."""
     found = _find(path, text, key)
     if isinstance(found, NoSpan):
         return found
@@ -292,11 +292,12 @@ def read_value(path: str, text: str, key: str) -> Value | NoSpan:
 
 
 def with_texts(path: str, text: str, change: Callable[[str], str | None]) -> str:
-    """A text in which other texts stand, wherever `change` has another for one; None leaves it."""
+    """Replace each text value by what `change` returns for it; None leaves it as it is."""
     try:
         found = scalars_of(_tree(path.rpartition(".")[2], text))
     except Unreadable:
         return text
+    # from the end, so that earlier offsets stay valid
     for one in sorted(found, key=lambda scalar: -scalar.start):
         new = change(one.value) if isinstance(one.value, str) and not one.obstacle else None
         if new is not None:
@@ -316,7 +317,7 @@ def _find(path: str, text: str, key: str) -> Scalar | NoSpan:
         return NoSpan("target missing", f"{path} {error}")
 
 
-# a proposer reads several values of the same text, and the next step the same ones again
+# cached: proposers read several values of the same text, again in every step
 @lru_cache(maxsize=16)
 def _tree(suffix: str, text: str) -> Node:
     if suffix == "json":
@@ -327,7 +328,7 @@ def _tree(suffix: str, text: str) -> Node:
         from kept.spec.locate.toml import read_toml
 
         return read_toml(text)
-    # the YAML library takes longer to import than most runs to start
+    # imported at use: the YAML library is slow to import
     from kept.spec.locate.yaml import read_yaml
 
     return read_yaml(text)

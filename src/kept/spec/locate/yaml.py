@@ -1,4 +1,4 @@
-"""YAML as nodes: what the YAML library composes, with the offsets that it knows."""
+"""YAML as nodes with positions, from the nodes and offsets of the YAML library."""
 
 import json
 import re
@@ -18,19 +18,19 @@ from kept.spec.yaml import MAX_CHARS, can_take, construct, parser_of, ruamel
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _WORD = re.compile(r"[A-Za-z_/][\w/.-]*(?: [\w/.-]+)*")
 _LITERALS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
-"""What some reader of YAML takes for something else than a text."""
-# what a reader of YAML refuses, or takes for the end of a line
+"""Words that some YAML readers do not read as texts."""
+# characters that YAML readers refuse or read as line ends
 _SPECIAL = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
 
 _UNHELD = re.compile("[\x00-\x08\x0b-\x1f]|" + _SPECIAL.pattern)
-"""What a text in lines of its own cannot hold."""
+"""Characters that a block scalar cannot hold."""
 _BLOCK_SIGN = re.compile(r"^[|>][-+\d]*")
 _BLANK_END = re.compile(r"(?:\r?\n[ \t]*)+\Z")
 _INDENT = re.compile(r"^( +)\S", re.MULTILINE)
 
 
 def read_yaml(text: str) -> Node:
-    """The tree of a text; raises `Unreadable`."""
+    """Parse a text into a tree; raises `Unreadable`."""
     reader = ruamel()
     try:
         check_size(text, MAX_CHARS)
@@ -46,7 +46,7 @@ def read_yaml(text: str) -> Node:
 
 
 def _fast(text: str, resolver: Any) -> Any:  # noqa: ANN401 # the libraries have no types
-    """The root that libyaml finds; None where ruamel.yaml has to tell."""
+    """Compose the root node by libyaml; None if ruamel.yaml has to decide."""
     if not can_take(text):
         return None
     try:
@@ -58,7 +58,7 @@ def _fast(text: str, resolver: Any) -> Any:  # noqa: ANN401 # the libraries have
 
 
 class _Tree:
-    """Turns the library's nodes into ours. Its nodes are `Any`: the library has no types."""
+    """Converts the library's nodes into ours. Its nodes are `Any`: the library has no types."""
 
     def __init__(self, text: str, reader: Any) -> None:  # noqa: ANN401 # see above
         self._text = text
@@ -72,7 +72,7 @@ class _Tree:
         return self._convert(root, _Where(0, False, newline))
 
     def _count(self, node: Any) -> None:  # noqa: ANN401 # see the class
-        """How many places stand for each node: an alias gives the very same one again."""
+        """Count the uses of each node: an alias refers to the identical node object."""
         self._uses[id(node)] += 1
         if self._uses[id(node)] > 1:
             return
@@ -90,7 +90,7 @@ class _Tree:
             return done
         shared = self._uses[id(node)] > 1
         if node.id == "mapping":
-            # before what is in it: a mapping may hold itself
+            # registered before its content: a mapping may contain itself
             entries: list[tuple[str, Node]] = []
             below = _inside(node, where)
             room = self._room(node, below)
@@ -110,18 +110,18 @@ class _Tree:
 
     def _scalar(self, node: Any, where: "_Where", *, shared: bool) -> Scalar:  # noqa: ANN401 # see the class
         start, end = node.start_mark.index, node.end_mark.index
-        # an anchor and a tag count as part of the value, and stay
+        # the library counts anchor and tag as part of the value; they are left in place
         properties = _PROPERTIES.match(self._text, start, end)
         start = properties.end() if properties else start
         obstacle = "is shared through an alias" if shared else ""
         if start == end:
-            # the library puts what is not there wherever it noticed that
+            # the library's position of an absent value is not usable
             obstacle = "has no value"
         value = construct(self._reader, node)
         quote = node.style or ""
         if quote in ("|", ">"):
             return self._block(start, end, value, where, obstacle)
-        # what follows on the line would become part of a block
+        # with anything behind it on the line, a block would swallow that
         alone = not self._line_after(end).strip()
         blocks = replace(where, last=end == len(self._text)) if alone and not where.flow else None
 
@@ -134,9 +134,9 @@ class _Tree:
         return Scalar(start, end, value, render, obstacle)
 
     def _block(self, start: int, end: int, value: object, where: "_Where", obstacle: str) -> Scalar:
-        """A text in lines of its own, below a sign that may have a comment behind it."""
+        """Block scalar: a text in its own lines below `|` or `>`, which may have a comment."""
         whole = self._text[start:end]
-        # blank lines behind it stay, unless spaces in them would count as part of another text
+        # blank lines behind it stay, unless they hold spaces, which a new text would include
         blank = _BLANK_END.search(whole)
         if blank is not None:
             keeps = not blank[0].strip("\r\n")
@@ -154,12 +154,12 @@ class _Tree:
         return Scalar(start, end, value, render, obstacle)
 
     def _room(self, node: Any, where: "_Where") -> Room | None:  # noqa: ANN401 # see the class
-        """Behind the last entry that ends on its line, else before the first."""
+        """Place for a new entry: behind the last one with a known end, else before the first."""
         if any(key.id != "scalar" for key, _ in node.value):
             return None
         ended: list[Any] = []
         for _, v in node.value:
-            # true where the end of the entry is known
+            # true if the end of the entry is known
             if v.id == "scalar":
                 ends = v.style not in ("|", ">") and v.start_mark.index < v.end_mark.index
             else:
@@ -181,31 +181,31 @@ class _Tree:
         return Room(at, lambda keys, value: _block_entry(keys, value, margin) + margin)
 
     def _line_after(self, at: int) -> str:
-        """The rest of a line."""
+        """Rest of a line from an offset, without the line end."""
         end = self._text.find("\n", at)
         return self._text[at : end if end >= 0 else len(self._text)].removesuffix("\r")
 
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """What a text must know of its place to be written in lines of its own."""
+    """Context of a value, needed to write it as a block scalar."""
 
     column: int
-    """Spaces before each line."""
+    """Number of spaces before each line."""
     flow: bool
-    """Whether it is inside brackets, where no such texts can be."""
+    """True if inside brackets (flow style), where block scalars are not allowed."""
     newline: str
     last: bool = False
-    """Whether nothing follows, not even the end of the line."""
+    """True if nothing follows, not even a line end."""
     comment: str = ""
-    """What stands behind the sign."""
+    """Comment behind the block sign, with the spaces before it."""
 
 
 def _inside(node: Any, where: _Where) -> _Where:  # noqa: ANN401 # the library has no types
-    """The place of what is in a mapping or a list."""
+    """Context of the values in a mapping or a list."""
     column = node.start_mark.column
     if node.id == "mapping" and node.value:
-        # the mapping itself begins at its anchor
+        # the mapping's own mark is at its anchor, so the first key's column counts
         column = node.value[0][0].start_mark.column
     return replace(where, column=column + 2, flow=where.flow or bool(node.flow_style))
 
@@ -225,12 +225,12 @@ def _block_entry(keys: Sequence[str], value: Value, margin: str) -> str:
 
 
 def render_block(text: str, where: _Where) -> str | None:
-    """A text in lines of its own; None where such lines cannot hold it."""
+    """Write a text as a block scalar; None if it cannot be written so."""
     lines = text.split("\n")
     ends = len(text) - len(text.rstrip("\n"))
     said = [line for line in lines if line]
     if not said or ends > 1 or said[0].startswith((" ", "\t")) or not said[-1].strip():
-        return None  # where it begins, or ends, would be read in another way
+        return None  # a reader would find another start or end of the text
     if _UNHELD.search(text):
         return None
     margin = " " * where.column
@@ -241,7 +241,7 @@ def render_block(text: str, where: _Where) -> str | None:
 
 
 def render_yaml(value: Value, quote: str = "") -> str:
-    """A value as YAML writes it, in quotes where there were some or where it needs them."""
+    """Write a value as YAML, in quotes if it had some or needs them."""
     if not isinstance(value, str):
         return render_value(value)
     if quote == "'" and value.isprintable():
