@@ -262,7 +262,7 @@ def _tell(told: dict[str, object], as_json: bool) -> None:
 
 
 def _words(value: object) -> str:
-    """What a program is told, for a person."""
+    """Value of a JSON document as text."""
     if value is None or value == []:
         return "none"
     if isinstance(value, float):
