@@ -159,6 +159,7 @@ def optimize(
     if not tree.is_dir():
         raise SetupError(f"there is no folder {folder}", hint="give the one that pytest is run in")
     texts = {path.relative_to(tree).as_posix(): _text(path) for path in _found(tree, files)}
+    # a file that configures pytest could make failing tests pass
     if telling := [name for name in texts if Path(name).name in SETTINGS]:
         hint = "leave it out of `files`: what tests are and when they pass is not up for change"
         raise SetupError(f"the candidate could change {telling[0]}, which tells pytest", hint=hint)

@@ -198,7 +198,7 @@ def hear(gate: Gate, matter: Matter) -> Heard:
 class WordEmbedder:
     """Embedder with word-hash vectors, or given vectors for some texts; every list is one call.
 
-    What the server of `kept.testing.server` answers is made the same way.
+    The server of `kept.testing.server` makes its vectors the same way.
     """
 
     def __init__(

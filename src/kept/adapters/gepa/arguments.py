@@ -23,7 +23,7 @@ class Terms(OwnTerms, total=False):
     skip_perfect_score: bool
     perfect_score: float
     use_merge: bool
-    """Accepted with either value: the race itself merges near misses."""
+    """Accepted with either value: the race itself merges promising candidates."""
 
 
 class TaskTerms(Terms, total=False):
@@ -115,7 +115,7 @@ REFLECTION = (
 )
 PARTS = {"engine": ENGINE, "reflection": REFLECTION, "tracking": ()}
 BY_ITSELF = ("merge",)
-"""Accepted with any settings: the race itself merges near misses."""
+"""Accepted with any settings: the race itself merges promising candidates."""
 
 
 def terms_of(config: Any, given: Terms) -> Terms:  # noqa: ANN401 # theirs or a mapping

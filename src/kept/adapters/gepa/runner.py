@@ -187,6 +187,7 @@ class AdapterRunner:
         others = _rows(told, "objective_scores", len(group)) or [{} for _ in group]
         seen = _rows(told, "trajectories", len(group)) if traced else None
         for at, score in enumerate(scores):
+            # the adapter's further objectives become metrics of the case
             metrics = {str(k): number_of(v) for k, v in dict(others[at] or {}).items()}
             metrics[self._metric] = number_of(score)
             bad = [f"{name} is {score!r:.100}" for name, v in metrics.items() if v is None]

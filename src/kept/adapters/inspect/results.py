@@ -71,6 +71,7 @@ def metrics_of(scores: Mapping[str, Any], which: str | None) -> dict[str, float]
                 found[key] = number
     if not scores:
         return _nothing("the scorers gave no score")
+    # the first scorer decides unless another one is named
     first, score = next(iter(scores.items()))
     chosen = which or first
     if chosen in found:

@@ -1,7 +1,7 @@
 """Conformance suite for environments.
 
-Subclass it. Implement how the environment is made, where some data of its kind is, and replies of
-a student that solve a case and that fail it.
+Subclass it. Implement a constructor, a path with some data, and replies of a student that solve a
+case and that fail it.
 """
 
 import asyncio

@@ -106,6 +106,7 @@ def table(
     """
     everything = [header, *rows]
     widths = [max(len(row[at]) for row in everything) for at in range(len(header))]
+    # only a terminal gets cut cells: a file or pipe gets them in full
     if sys.stdout.isatty():
         room = shutil.get_terminal_size().columns - 2 * (len(widths) - 1)
         _fit(widths, [at for at, name in enumerate(header) if name not in whole], room)

@@ -163,6 +163,7 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
         yield "\n".join([head, *_items((i.role, i.text) for i in detail.proposing)])
     if detail.stages:
         times = ("" if stage.t is None else clock(stage.t) for stage in detail.stages)
+        # `clock` returns date and time; the table shows the time only
         rows = [
             (stage.name, at.rpartition(" ")[2], one_line(stage.what, 100))
             for stage, at in zip(detail.stages, times, strict=True)

@@ -227,6 +227,7 @@ class SpecSession(Session):
         """Print a hint on how to continue a run that reached a limit."""
         told, stopped = self.told, self.told.stopped
         kind = stopped.kind if stopped else ""
+        # resumed with nothing to do, or a comparison that stopped before its answer
         unanswered = told.comparison is not None and bool(told.open)
         if (self.progress.resumed_in_vain or unanswered) and stopped:
             done = "not done" if unanswered else "nothing more to do"

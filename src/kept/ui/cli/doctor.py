@@ -69,6 +69,7 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
     folder = Home.find(Path.cwd()).find_run(name)
     done = repair_run(folder) if repair else []
     found = verify_run(folder)
+    # read the content of the run only if its files are undamaged
     if all(one.severity != "problem" for one in found):
         found += _start(folder)
     if all(one.severity != "problem" for one in found):

@@ -143,6 +143,7 @@ def create_task_(
         whose = "primary" if role == "primary" else "reference"
         inputs.append(TaskInput(from_task=source, role=whose, paths=paths))
     spoken = {of.task(one.from_task).task_id for one in inputs}
+    # a task without --primary or --reference is an input as a whole
     inputs += [
         TaskInput(from_task=one, role="primary")
         for one in from_task

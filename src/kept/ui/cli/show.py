@@ -204,6 +204,7 @@ def _show_case(name: str, case: str, traces: bool, as_json: bool) -> None:
     if sweep is None:
         message = f"run {past.id} has steps, and its cases are shown with them"
         raise SetupError(message, hint=f"`kept show {past.id} --step N -v`")
+    # a case of exactly this name, else all whose names begin with it
     rows = [at for at, one in enumerate(sweep.cases) if one.case == case]
     rows = rows or [at for at, one in enumerate(sweep.cases) if one.case.startswith(case)]
     if not rows:

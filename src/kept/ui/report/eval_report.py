@@ -85,6 +85,7 @@ def _summary(sweep: Sweep) -> dict[str, Any]:
 def _result(one: Tested, sweep: Sweep) -> dict[str, Any]:
     exchanges = one.exchanges
     turns = [_turn(one, n, exchange) for n, exchange in enumerate(exchanges)]
+    # measurements of a single turn belong to the case; several turns are listed one by one
     several = len(turns) > 1
     uses = [use for exchange in exchanges for use in exchange.uses]
     matched = [expected.matched for expected in one.expected]
@@ -144,6 +145,7 @@ def _rolled_up(one: Tested) -> list[dict[str, Any]]:
         scores = [m.score for m in mine if m.score is not None]
         errors = [f"[turn {m.exchange}] {m.error}" for m in mine if m.error]
         passed = [m.passed for m in mine if m.passed is not None]
+        # the first row provides name, kind and threshold; the figures are replaced
         row = _metric(mine[0])
         row["score"] = sum(scores) / len(scores) if scores else None
         row["passed"] = all(passed) and not errors if passed else None

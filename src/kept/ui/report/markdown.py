@@ -112,6 +112,7 @@ def _of_figures(summary: Summary) -> Iterator[str]:
             near = get_close_matches(tie.metric, OWN, n=1)
             meant = f" Is `{near[0]}` meant?" if near else ""
             yield f"No rollout emitted `{tie.metric}`, so it has broken no tie.{meant}"
+    # the whole interval of the test result is below 0
     if summary.claim_high is not None and summary.claim_high < 0:
         yield (
             "The claim speaks against the best: on cases that nothing was tuned on it is worse "

@@ -51,6 +51,7 @@ CONCLUDES = {TASK: True, FUNCTION: True}
 
 def conclusion(told: Summary | Outcome) -> str:
     """Conclusion from a run in one sentence; empty if the answer already states it."""
+    # a conclusion needs a value of the seed and at least one measured candidate
     screened = any("screen_gain" in row.numbers for row in told.steps)
     measured = screened or any(row.value is not None for row in told.steps)
     judged = told.seed_value is not None and measured
@@ -61,6 +62,7 @@ def conclusion(told: Summary | Outcome) -> str:
         return _nothing_better(told, holdout)
     if not told.cases:
         return "Better in the runs made here; without cases nothing says how it does on others."
+    # a race measures repeatedly; other gates decide by one evaluation
     once = "" if told.gate == "race" else " in one evaluation"
     better = f"Better{once} on the {deciding_cases(told)}"
     tests = count(test, "test case")

@@ -188,6 +188,7 @@ def _summary(run: Run, told: Summary, known: Trials, best: Trial | None) -> Iter
         yield f"* {one.who}: {one.words}"
     if dropped := dropped_citations(known):
         yield f"* critic: {dropped}"
+    # a race keeps candidates before they are proven; only proven ones become best.yaml
     if run.state.incumbent != run.state.best:
         leading = made_by(known, run.state.incumbent)
         number = f" (trial {leading.number})" if leading else ""
@@ -241,6 +242,7 @@ def _attribution(trials: Sequence[Trial]) -> Iterator[str]:
     groups: dict[tuple[int, str, str], list[Trial]] = {}
     for trial in trials:
         if trial.phase != BASELINE:
+            # a numeric phase tunes its axes together, so they share a row
             axis = trial.axis if trial.phase != "numeric" else "all numbers"
             groups.setdefault((trial.cycle, trial.phase, axis or "—"), []).append(trial)
     if not groups:

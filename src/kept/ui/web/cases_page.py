@@ -135,6 +135,7 @@ def _graded(columns: Sequence[Column], minimize: bool) -> list[Column]:
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
 
     def level(cell: Cell) -> Cell:
+        # 4 is the better end, whichever direction the metric has
         part = (cell.value - low) / (high - low) if high > low else 1.0
         grade = round(4 * (1.0 - part if minimize and high > low else part))
         fails = grade == 0 if minimize or low < 0 else cell.value <= 0
@@ -215,6 +216,7 @@ def cell_view(run: Run, told: Glance, step: int, case: str) -> dict[str, object]
             "trace": list(map(asdict, trace)),
         }
         side = "incumbent" if row and job.candidate_id == row.incumbent else "challenger"
+        # in a proof the incumbent itself is the candidate, and counts as the challenger
         if row and row.candidate and job.candidate_id == row.candidate:
             side = "challenger"
         if job.purpose == "measure":
@@ -248,6 +250,7 @@ def _drawn(told: Glance, step: int, case: str) -> list[tuple[int, Job, Outcome]]
         return found
     row, looked = told.rows[step], 0
     wanted = {(one.candidate, one.purpose) for one in row.told}
+    # rollouts of the incumbent for the same purposes count too
     wanted |= {(row.incumbent, purpose) for _, purpose in wanted}
     for earlier in reversed(told.rows[:step]):
         if not any((one.candidate, one.purpose) in wanted for one in earlier.told):
@@ -382,6 +385,7 @@ def _flat(value: object, path: str = "") -> dict[str, str]:
 
 def _against(first: Side, other: Side) -> dict[str, object]:
     """Changes from the first run to another, case by case."""
+    # values compare only if metric and direction are the same in both runs
     alike = (first.told.metric, first.told.direction) == (other.told.metric, other.told.direction)
     both = [case for case in other.cases if case in first.cases] if alike else []
     sign = -1.0 if first.told.direction == "minimize" else 1.0

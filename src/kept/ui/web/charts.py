@@ -69,6 +69,7 @@ class Axis(NamedTuple):
             return [self.low]
         raw = reach / most
         size = 10 ** floor(log10(raw))
+        # the smallest of 1, 2, 5 and 10 times a power of ten with at most `most` intervals
         step = next((m * size for m in (1, 2, 5, 10) if m * size >= raw), 10 * size)
         first = ceil(self.low / step)
         return [n * step for n in range(first, floor(self.high / step + 1e-9) + 1)]
@@ -344,9 +345,11 @@ def differences(by_case: Mapping[str, float], href: Callable[[str], str]) -> Mar
     if not by_case:
         return None
     rows = sorted(by_case.items(), key=lambda pair: -pair[1])
+    # of many cases, only the best 30 and the worst 30 are shown
     shown = rows if len(rows) <= 60 else [*rows[:30], *rows[-30:]]
     width, each = 460, 14
     far = max((abs(value) for _, value in shown), default=0.0) or 1.0
+    # 6.4 pixels per character of the longest label
     left = 12 + 6.4 * max(len(case[:20]) for case, _ in shown)
     losing = any(value < 0 for _, value in shown)
     across = Axis(-far if losing else 0.0, far, left, width - 60)

@@ -72,6 +72,7 @@ def refine_view(site: Site, seed: Seed, form: Form | None = None) -> dict[str, o
     running = site.refiner.running(seed)
     run = site.seeds.finished(seed)
     told = [shown(one, of) for one in found]
+    # one scale for all loss bars on the page
     losses = [one.loss or 0.0 for session in told for one in session.tried]
     widest = max((0.01, run.loss.total if run else 0.0, *losses))
     return {

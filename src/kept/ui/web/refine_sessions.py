@@ -361,6 +361,7 @@ def tasks_of(home: Home) -> list[Task]:
 def _of_task(task: Task, ids: Collection[str]) -> Iterator[Document]:
     """Sessions of a task that started from one of these runs, or from a run of such a session."""
     known = set(ids)
+    # oldest first, so that runs of earlier sessions are known when later ones are checked
     for one in reversed(task_documents(task)):
         if text_in(one.told.get("seed_run_id")) in known:
             known |= {text_in(row.get("run_id")) for row in rows_in(one.told.get("iterations"))}

@@ -42,6 +42,7 @@ def signed(value: float | None, low: float | None = None, high: float | None = N
     if value is None or not math.isfinite(value):
         return BLANK
     shown = _plain(abs(value), _places(value, low, high))
+    # a difference that rounds to 0 has no sign
     sign = "±" if float(shown.replace(",", "")) == 0 else "+" if value > 0 else "−"
     return f"{'' if sign == '±' else sign}{shown}"
 

@@ -85,11 +85,13 @@ def _points(told: Glance) -> Iterator[Tried]:
         reply = answer.reply
         about = cast("Mapping[str, Any]", reply.about)
         values = _values(reply, about)
+        # a proposal with a long text is no point of numbers and choices
         if values and not any(isinstance(v, str) and len(v) > LONGEST for v in values.values()):
             loss = None if row.outcome == "crash" else measured_loss(row)
             study = str(about.get("numeric_study_id") or "")
             yield Tried(row, values, told.value(loss), _densities(about), study)
             found += 1
+        # stop after MAX_POINTS points, or 4 * MAX_POINTS steps before the newest
         if found >= MAX_POINTS or told.rows[-1].step - row.step > 4 * MAX_POINTS:
             return
 
