@@ -53,8 +53,7 @@ def data_of(
     if (
         decides is not None
         and len(shown) == len(decides)
-        # users of gepa often pass the train set twice; the same objects in the same order count as
-        # that
+        # users of gepa often pass the train set twice, as the same objects in the same order
         and all(a is b for a, b in zip(shown, decides, strict=True))
     ):
         decides = None
@@ -120,8 +119,7 @@ def source_of_model(lm: object) -> str:
 def _settings(lm: Any) -> str:  # noqa: ANN401 # whatever is called a model
     told = getattr(lm, "kwargs", None)
     found = cast("Mapping[str, object]", told if isinstance(told, Mapping) else {})
-    # only plain values: the repr of another object holds its memory address, which differs each
-    # time
+    # plain values only: the repr of other objects holds a memory address, which differs each time
     plain = {
         name: value if isinstance(value, str | int | float | None) else type(value).__qualname__
         for name, value in found.items()

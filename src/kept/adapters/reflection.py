@@ -367,8 +367,7 @@ class Reflecting:
             return outages[0]
         wrong = [pair.case for pair, outcome in outcomes.items() if not self._well(brief, outcome)]
         if not wrong:
-            # the proposals end only if the incumbent is perfect; a promising candidate does not
-            # lead yet
+            # only a perfect incumbent ends the proposals; a promising candidate does not lead yet
             everything = len(outcomes) == len(brief.train) and brief.parent is None
             return Skip("each case that was looked at has the perfect score", exhausted=everything)
         work = Work(brief, self._turn(brief), _records(brief, outcomes, traces))

@@ -319,7 +319,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedProposer:
-    """Proposer of scripted lines; its reply depends on the brief alone."""
+    """Proposer of lines, a function of its brief; implements `kept.core.ports.Proposer`."""
 
     lines: tuple[str, ...]
     """Lines to propose, one per proposal, as long as the incumbent lacks them."""
@@ -363,7 +363,7 @@ class ScriptedProposer:
 
 
 class RecordingSink:
-    """Sink that records events, states and rollouts."""
+    """Recorder of events, states and rollouts; implements `kept.core.ports.Sink`."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -388,7 +388,7 @@ _ANYTHING: Mapping[str, object] = {"type": "object", "properties": {}}
 
 @dataclass(frozen=True, slots=True)
 class ScriptedTool:
-    """Tool that answers with a text or by a function of the arguments, and counts its uses."""
+    """Tool with scripted answers and recorded uses; implements `kept.core.ports.Tool`."""
 
     name: str
     answer: str | Answer

@@ -67,7 +67,7 @@ def no_more(candidate: Candidate, case: Case) -> Mapping[str, float]:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ScriptedEvaluator:
-    """Runner with a known truth; its rollouts carry their metrics."""
+    """Runner with a known truth; implements `kept.core.ports.Runner` and scores its rollouts."""
 
     quality: Quality
     noise: float | Literal["pass/fail"] = 0.0

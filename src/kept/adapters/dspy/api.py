@@ -49,8 +49,7 @@ class LanguageModel:
 
     def _ask(self, prompt: str) -> ModelReply | Failure:
         dspy: Any = import_module("dspy")
-        # register a caller module: it receives only our replies, while the model's history is
-        # shared
+        # a caller module gets only our replies, while the model's history is shared
         seen = SimpleNamespace(history=[])
         callers = [*(dspy.settings.caller_modules or ()), seen]
         with dspy.context(caller_modules=callers), dspy.track_usage() as tracker:

@@ -115,8 +115,7 @@ class Demos:
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
         """Propose demos from well-scored traces, for every predictor that takes demos."""
         draw = random.Random(brief.seed)
-        # first call of a step: ask for feedback rollouts; second call: build demos from their
-        # traces
+        # first call: ask for feedback rollouts; second call: build demos from their traces
         if not brief.answers:
             drawn = draw.sample(brief.train, self.most_asked(brief.train))
             return Ask(brief.incumbent.id, tuple(Pair(c.id, 0) for c in drawn), "feedback")
@@ -281,7 +280,7 @@ class ModuleRunner:
         return Rollout(metrics=told.metrics, trace=tuple(trace_of(records)), usage=used)
 
     def _fresh(self, module: Any, job: Job) -> Any:  # noqa: ANN401 # a dspy.Module, an LM
-        """Return the model with a cache key per rollout, so that repeats are independent.
+        """Give the models a cache key per rollout, so that repeats are independent.
 
         The same repeat of the same run may still come from dspy's cache.
         """
@@ -308,8 +307,7 @@ class ModuleRunner:
             failure = trouble_of(error)
             if failure.blame == "infrastructure":
                 return replace(failure, scoring=True)
-            # blame infrastructure: if the incumbent scores on this case, the candidate is blamed
-            # after all
+            # if the incumbent scores on this case, the candidate is blamed after all
             words = f"the metric failed: {failure.message}"
             return replace(
                 failure, kind="harness", blame="infrastructure", message=words, scoring=True

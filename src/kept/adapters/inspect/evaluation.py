@@ -46,7 +46,7 @@ class Ask:
         return self.sample, self.epoch
 
     def leave(self) -> None:
-        """Cancel the sample if it is running."""
+        """Cancel the sample, whether it is running or still waiting."""
         self.left = True
         for scope in self.scopes:
             scope.cancel()

@@ -189,7 +189,7 @@ class Reader:
         scores: dict[str, Any] = told.scores or {}
         if told.error is not None:
             failure = trouble_of(told, ask)
-            # with `score_on_error`, scores count despite the error
+            # with `score_on_error`, scores count despite an error of the candidate
             if failure.blame == "infrastructure" or not scores:
                 return self._safe(replace(failure, usage=used))
         elif told.limit is not None and not scores:

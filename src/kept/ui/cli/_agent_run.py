@@ -149,8 +149,7 @@ def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]
         before = [[one[path] for one in delivered if path in one] for path in files]
         rows = zip(files.items(), before, strict=True)
         try:
-            # files of earlier deliveries of this run may be replaced or removed, changed ones may
-            # not
+            # only files that this run wrote earlier may be replaced or removed
             new = {path: data for (path, data), own in rows if _free(wanted / path, own)}
             gone = [{p: d for p, d in one.items() if p not in files} for one in delivered]
             sweep_own(wanted, gone)

@@ -89,8 +89,7 @@ class Progress:
         if isinstance(event, StepClosed):
             self.proposals += not event.verdict.idle
             if self.step_lines and not _says_the_same(state.history):
-                # use the event's verdict: the state leaves out failure texts, because proposers see
-                # it
+                # use the event's verdict: the state omits failure texts, because proposers see it
                 self.closed(replace(state.history[-1], verdict=event.verdict))
         elif isinstance(event, RunStarted | RunResumed):
             self.proposals = sum(not step.verdict.idle for step in state.history)

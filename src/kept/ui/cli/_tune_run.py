@@ -280,8 +280,7 @@ def _compared(gain: float, bar: float | None) -> str:
     if bar is not None and abs(gain - bar) <= EVEN:
         return f"gain {bar:+.3f} {'≥' if gain else '='} bar {bar:.3f}"
     shown, limit, digits = gain, bar, DIGITS[-1]
-    # add decimals until the rounded figures compare like the exact ones, and a gain is not shown as
-    # 0
+    # add decimals until the rounded figures compare like the exact ones
     for digits in DIGITS:
         shown, limit = round(gain, digits), None if bar is None else round(bar, digits)
         alike = bar is None or limit is None or (shown != limit and (shown > limit) == (gain > bar))

@@ -254,7 +254,7 @@ def refinement_body(run: Run, told: Glance, asked: Asked) -> View:
     known = Judged(state, all_made(run.candidate(told.seed), reruns(state)))
     lost = frozenset(unread(reruns(state)))
     at = {row.step: row for row in told.rows}
-    # of an iteration that was judged again, the last step counts: earlier ones had no verdict
+    # of an iteration that was judged again, the last step counts: the earlier one came to nothing
     rows = (_iteration(run, at[one.step], one.k, known) for one in known.attempts if one.step in at)
     found = [replace(one, unread=one.k in lost) for one in rows if one is not None]
     losses = [seed.loss, *(one.loss.total for one in found if one.loss)]

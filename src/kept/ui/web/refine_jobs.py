@@ -1,8 +1,9 @@
 """Refinement processes started from a page, and the defaults of its forms.
 
-Each is a separate `kept refine`, as in a terminal. It outlives the web server, so closing a window
-loses no paid work. Any later `kept view` finds it by the lock of its run and can cancel it
+Each is a separate `kept refine`, as in a terminal. It outlives the web server, so closing a
+window loses no paid work. Any later `kept view` finds it by the lock of its run and can cancel it
 (decision 0065).
+
 Form defaults are the number of iterations, and a pair of models for each tier. They lie in
 `view.json` of the home and are read at every use. They have no effect by themselves: the command
 line contains all settings.
