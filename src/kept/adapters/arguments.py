@@ -23,11 +23,11 @@ from kept.store.home import Home
 
 
 class Data(NamedTuple):
-    """Cases, and what each stands for."""
+    """Cases, and the caller's object behind each case."""
 
     cases: Cases
     items: Mapping[str, Any]
-    """By the id of the case."""
+    """Keyed by case id."""
 
 
 def data_of(
@@ -37,10 +37,11 @@ def data_of(
     split: str = "3:5:2",
     seed: int = 0,
 ) -> Data:
-    """Cases of what a peer calls its train set and validation set.
+    """Cases from the train set and validation set of another optimizer.
 
-    What a proposer has seen is no evidence, so a validation set that is missing, or is the train
-    set once more, is split off the train set; so is a test set then, unless there is one.
+    A validation set must hold cases that proposers have not seen. If it is missing, or is the
+    train set again, it is split off the train set. A test set is then split off too, unless one is
+    given.
     """
     for name, given in (("trainset", train), ("valset", holdout), ("testset", test)):
         if given is not None or name != "valset":
@@ -52,6 +53,7 @@ def data_of(
     if (
         decides is not None
         and len(shown) == len(decides)
+        # users of gepa often pass the train set twice, as the same objects in the same order
         and all(a is b for a, b in zip(shown, decides, strict=True))
     ):
         decides = None
@@ -69,13 +71,13 @@ def data_of(
 
 
 def check_rows(name: str, given: object) -> None:
-    """Refuse what is no list of things."""
+    """Refuse anything that is not a list of examples."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise SetupError(f"`{name}` is {given!r:.60}", hint="give a list of examples")
 
 
 def plain(item: Any) -> object:  # noqa: ANN401 # whatever a peer has
-    """What can be seen of a thing without its methods; the thing itself where that is all."""
+    """Plain data of an object, without its methods; the object itself if it has no such form."""
     if is_dataclass(item) and not isinstance(item, type):
         return asdict(item)
     for method in ("toDict", "model_dump"):
@@ -91,21 +93,21 @@ def _cases(items: Mapping[str, Any]) -> tuple[Case, ...]:
 
 
 SECRET = ("api_key", "api_secret", "token")
-"""Settings that may change without another model."""
+"""Settings that may change without it being another model."""
 
 
 def source_of_kind(thing: object) -> str:
-    """The text of a thing's class. What else it was made with is not seen."""
+    """Source text of an object's class. Its constructor arguments are not included."""
     kind = type(thing)
     try:
         return inspect.getsource(kind)
     except (OSError, TypeError):
-        # made at a prompt: its name is all there is
+        # defined at an interactive prompt: only the name is available
         return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def source_of_model(lm: object) -> str:
-    """A model by its name, with its settings where it has them; a function by its text."""
+    """Fingerprint of a model: name and settings if it has them; source text for a function."""
     if lm is None or isinstance(lm, str):
         return str(lm)
     named = cast("Any", lm)
@@ -117,7 +119,7 @@ def source_of_model(lm: object) -> str:
 def _settings(lm: Any) -> str:  # noqa: ANN401 # whatever is called a model
     told = getattr(lm, "kwargs", None)
     found = cast("Mapping[str, object]", told if isinstance(told, Mapping) else {})
-    # of anything else than plain values, an address in memory would be another every time
+    # plain values only: the repr of other objects holds a memory address, which differs each time
     plain = {
         name: value if isinstance(value, str | int | float | None) else type(value).__qualname__
         for name, value in found.items()
@@ -130,34 +132,34 @@ PASSED_ON = (
     *("gate", "guards", "sinks", "bounds", "workers", "width", "usd_per_rollout"),
     *("home", "resume"),
 )
-"""Arguments that are those of `kept.optimize`."""
+"""Arguments passed to `kept.optimize` unchanged."""
 
 
 class OwnTerms(TypedDict, total=False):
-    """What every adapter takes."""
+    """Arguments that every adapter takes."""
 
     reflection_lm: str | Callable[..., Any]
-    """A function of a prompt, or `provider/model`, which is asked by Kept."""
+    """A function of a prompt, or `provider/model`, which Kept calls itself."""
     prompts: str | Path
-    """A folder whose `component.md` stands for what Kept tells the `reflection_lm`."""
+    """Folder whose `component.md` replaces Kept's own prompt for the `reflection_lm`."""
     reflection_minibatch_size: int
-    """Train cases that are looked at before a proposal; 3."""
+    """Number of train cases shown before each proposal; default 3."""
     max_metric_calls: int
-    """Rollouts of all kinds: those that proposers look at, that decide and that prove."""
+    """Limit on rollouts of all kinds: feedback, decision and proof."""
     run_dir: str | Path
-    """The folder for runs. The last run in it, if there is one, goes on."""
+    """Folder for runs. The last run in it, if there is one, is resumed."""
     seed: int
 
     testset: Sequence[Any]
-    """Cases for the claim at the end."""
+    """Cases for the final claim."""
     split: str
-    """Shares of train, holdout and test, where there is no `valset`."""
+    """Shares of train, holdout and test if there is no `valset`."""
     bounds: tuple[float, float]
     workers: int
-    """Rollouts in flight; of a gepa adapter, cases that it is given at once; 8."""
+    """Rollouts in flight; for a gepa adapter, cases passed to it at once; default 8."""
     width: int
     budget: Budget | int
-    """Limits; a number is a number of steps."""
+    """Limits; a plain number limits the steps."""
     gate: Gate | Literal["strict", "race"]
     guards: Sequence[Guard]
     sinks: Sequence[Sink]
@@ -165,7 +167,7 @@ class OwnTerms(TypedDict, total=False):
     resume: str
     usd_per_rollout: float
     usd_per_call: float
-    """The most that a call of a function which writes may cost; needed for a limit of money."""
+    """Highest cost of one call of a function that writes texts; required for a limit in USD."""
 
 
 def start(
@@ -176,10 +178,11 @@ def start(
     terms: OwnTerms,
     gate: Literal["race"] | None = "race",
 ) -> Result:
-    """Have `kept.optimize` do it.
+    """Start the run with `kept.optimize`.
 
-    With cases by a race, unless another gate is named: a smaller rule would be cheaper, and would
-    promote noise to somebody who was told that it is proven. None leaves it to `kept.optimize`.
+    With cases, the gate is the race unless the caller names another one. A cheaper rule would
+    promote noise to users who read the result as proven. With `gate=None`, `kept.optimize`
+    decides.
     """
     options: dict[str, Any] = {name: terms[name] for name in PASSED_ON if name in terms}
     if data is not None:
@@ -197,13 +200,13 @@ def start(
 
 
 def check_own(terms: Mapping[str, object]) -> None:
-    """Refuse what `kept.optimize` would, before anything that takes long."""
+    """Refuse arguments that `kept.optimize` would refuse, before any slow work starts."""
     names = (*PASSED_ON, "budget", "timeout")
     check_some({name: terms[name] for name in names if name in terms})
 
 
 def limits_of(terms: Mapping[str, object]) -> Budget | None:
-    """The budget that was given, where a number is one of steps."""
+    """Budget as given; a plain number becomes a limit on steps."""
     budget = cast("Budget | int | None", terms.get("budget"))
     return Budget(max_iterations=budget) if isinstance(budget, int) else budget
 
@@ -219,7 +222,7 @@ def _budget(terms: OwnTerms) -> Budget:
 
 
 def check_calls(budget: Budget | None, calls: object) -> None:
-    """Refuse two limits of the same, and one that is no number."""
+    """Refuse a `max_metric_calls` that is no positive integer, or stands beside `max_rollouts`."""
     if calls is not None and (not isinstance(calls, int) or isinstance(calls, bool) or calls < 1):
         hint = "give a whole number of 1 or more"
         raise SetupError(f"`max_metric_calls` is {calls!r:.60}", hint=hint)
@@ -229,7 +232,7 @@ def check_calls(budget: Budget | None, calls: object) -> None:
 
 
 def place(terms: Mapping[str, object]) -> dict[str, Any]:
-    """Where the run is, and whether there is one to go on with; nothing without `run_dir`."""
+    """Arguments `home` and `resume` for `run_dir`: its last run is resumed; empty without it."""
     given = cast("str | Path | None", terms.get("run_dir"))
     if given is None:
         return {}
@@ -237,6 +240,6 @@ def place(terms: Mapping[str, object]) -> dict[str, Any]:
         hint = "`run_dir` is the home, and its last run goes on"
         raise SetupError("`run_dir` and `home` or `resume` are given", hint=hint)
     runs = Home(Path(given)).folders()
-    # one that was killed before its first line has nothing to go on with
+    # a run killed before its first journal line has nothing to resume
     begun = bool(runs) and gate_of(runs[-1]) != ""
     return {"home": given, "resume": "last" if begun else None}

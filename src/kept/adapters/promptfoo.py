@@ -1,7 +1,7 @@
-"""For those who have a promptfooconfig.yaml: its prompts compete, its tests decide.
+"""Adapter for users who have a promptfooconfig.yaml: its prompts compete, its tests decide.
 
-The config is read by Kept, and becomes an ordinary task in the folder of the runs, so that all
-commands work on what comes of it. promptfoo itself is not needed, and node is not run.
+Kept reads the config and writes an ordinary task into the folder of the runs. So all commands work
+on the result. Neither promptfoo nor node is needed.
 """
 
 import hashlib
@@ -24,25 +24,30 @@ from kept.run_sync import run_plan
 from kept.store.home import Home
 
 TASKS = "tasks"
-"""Where the tasks are, in the folder of the runs."""
+"""Folder of the written tasks, inside the folder of the runs."""
 
 
 class Terms(TypedDict, total=False):
-    """What `optimize` takes besides."""
+    """Arguments of `optimize` besides the config."""
 
     prompt: str
-    """The label of the prompt to begin with; by default the first. The others are tried."""
+    """Label of the initial prompt; by default the first.
+
+    The other prompts are tried as candidates.
+    """
     provider: str
-    """The id or label of a provider of the config, or a model of Kept's, as `local/smollm2`."""
+    """Id or label of a provider of the config, or a Kept model such as `local/smollm2`."""
     judge: str
-    """Who grades where the config does not say: a provider of promptfoo's or a model of Kept's."""
+    """Default grader, if the config names none: a provider of promptfoo's or a model of Kept's."""
     reflection_lm: str
-    """Writes further prompts, from what went wrong on train cases: a model of Kept's, as
-    `openai/gpt-5`, or a provider of promptfoo's."""
+    """Author of further prompts, based on failed train cases.
+
+    A model of Kept's, such as `openai/gpt-5`, or a provider of promptfoo's.
+    """
     metric: str
-    """`score`, which is the default, `pass`, or a `metric` of the config."""
+    """Metric to maximize: `score` (default), `pass`, or a `metric` of the config."""
     max_metric_calls: int
-    """Rollouts of all kinds."""
+    """Limit on rollouts of all kinds."""
     budget: Budget | int
     split: str
     seed: int
@@ -56,12 +61,12 @@ class Terms(TypedDict, total=False):
 
 
 def task(config: str | Path, folder: str | Path, **terms: Unpack[Terms]) -> list[Path]:
-    """Write the task that a config stands for into a folder; what `kept init --from` does."""
+    """Write the task equivalent to a config into a folder, as `kept init --from` does."""
     return write(_draft(config, terms).files, Path(folder))
 
 
 def optimize(config: str | Path, **terms: Unpack[Terms]) -> Result:
-    """Improve a prompt of a config by its tests, and keep only what is proven better.
+    """Improve a prompt of a config by its tests, and keep only changes that are proven better.
 
     `result.best.text` is the prompt. The config and its files are never written to.
 
@@ -104,12 +109,12 @@ def _place(terms: Terms) -> tuple[Home, str | None]:
 
 
 def _written(draft: Draft, home: Home) -> Path:
-    """The folder of a task, which is known by all that is in it."""
+    """Write the task into a folder named by the hash of its contents; existing files stay."""
     told = json.dumps(draft.files, sort_keys=True, ensure_ascii=False)
     name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     folder = home.path / TASKS / f"promptfoo-{name}"
     if not (folder / "task.yaml").exists():
-        # the task last: a folder without one was left by somebody who was killed
+        # write task.yaml last: a folder without it was left by a killed process
         rest = {file: text for file, text in draft.files.items() if file != "task.yaml"}
         missing = {file: text for file, text in rest.items() if not (folder / file).exists()}
         write(missing, folder)
@@ -118,12 +123,12 @@ def _written(draft: Draft, home: Home) -> Path:
 
 
 def _settings(terms: Terms) -> list[str]:
-    """What is said besides, as `--set` says it."""
+    """Arguments of the call in the form of `--set` values."""
     said: dict[str, Any] = {
         "objective.primary_metric": terms.get("metric"),
         "cases.split": terms.get("split"),
         "cases.seed": terms.get("seed"),
-        # one of somebody's own takes the place of the plain one
+        # a gate object replaces the plain one later, so any valid name will do here
         "gate": gate if isinstance(gate := terms.get("gate"), str | None) else "strict",
         "workers": terms.get("workers"),
         "width": terms.get("width"),

@@ -1,7 +1,7 @@
-"""For those who have a test suite: every test is a case, and files are what may change.
+"""Adapter for users who have a test suite: every test is a case, and chosen files may change.
 
-Tests run in a process of their own, between the walls that commands of a task run in: on a copy of
-the folder with the candidate's files in it, without a network, and what they write is gone.
+Tests run in a process of their own inside the sandbox, as the commands of a task do. They see a
+copy of the folder with the candidate's files in it, and no network. What they write is discarded.
 """
 
 import asyncio
@@ -35,31 +35,31 @@ SETTINGS = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
     *("pyproject.toml", "tox.ini", "setup.cfg"),
 )
-"""Files by which pytest is told which tests there are, and what it is to pass."""
+"""Files that configure which tests pytest collects and when they pass."""
 RAN = (0, 1)
-"""What pytest exits with when tests have run."""
+"""Exit codes of pytest after tests have run."""
 
 MOST_REPORT = 8 * 1024 * 1024
-"""Bytes of pytest's report; its elements take up to thirty times as many."""
+"""Maximum bytes of pytest's report; in memory its elements take up to thirty times as much."""
 
 
 class Terms(OwnTerms, total=False):
-    """What `optimize` takes besides."""
+    """Arguments of `optimize` besides folder, files and tests."""
 
     proposers: Sequence[ProposerLike]
-    """As those of `kept.optimize`; with `reflection_lm`, a model that writes files anew too."""
+    """As in `kept.optimize`; with `reflection_lm`, a model that rewrites files is added."""
     python: str
-    """The interpreter that has pytest; by default this one."""
+    """Interpreter that has pytest; by default the current one."""
     options: Sequence[str]
-    """Further words for pytest."""
+    """Further command-line arguments for pytest."""
     timeout: float
-    """Seconds for one test; 60."""
+    """Seconds for one test; default 60."""
     network: Network
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """How tests are run."""
+    """Settings for running tests."""
 
     folder: Path
     python: str
@@ -68,7 +68,7 @@ class Suite:
     view: View
 
     def command(self, *words: str) -> Command:
-        """A line that calls pytest with these words, held."""
+        """Sandboxed command that calls pytest with these arguments."""
         line = shlex.join([self.python, "-m", "pytest", "-p", "no:cacheprovider", *self.options])
         env = {"PYTHONDONTWRITEBYTECODE": "1"}
         return Command(f"{line} {' '.join(words)}", self.folder, self.timeout, env, view=self.view)
@@ -81,19 +81,19 @@ class SuiteRunner:
         self._suite = suite
         self._scratch = scratch
         self.source = repr((suite.python, suite.options, suite.timeout, sorted(tests.items())))
-        """By which a resume notices that tests run otherwise, or are others."""
+        """Fingerprint of tests and settings, so that resume detects changes."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Run a test once, as one call that a run which was killed does not make again."""
+        """Run a test once; a resumed run takes the recorded result instead of running it again."""
         request = {"pytest": case.id, "job": list(job)}
         return await scope.call(request, Rollout, lambda: self._execute(candidate, case))
 
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """Whether it passed, and what pytest says where it did not."""
+        """Score of the test: 1 if it passed, else 0 with pytest's message."""
         return Score(rollout.metrics, findings_in(rollout.trace))
 
     async def close(self) -> None:
@@ -124,7 +124,7 @@ class SuiteRunner:
         passed = ended.code == 0 and not told
         record = {"test": case.id, "outcome": "passed"}
         if not passed:
-            # the first line stands for the rest among findings
+            # the first line summarizes the rest in findings
             record |= {"outcome": "not passed", "Feedback": told[:1000], "output": ended.stdout}
         trace = tuple(trace_of({path: [record] for path in candidate.texts}))
         return Rollout(metrics={"score": float(passed)}, trace=trace)
@@ -133,14 +133,14 @@ class SuiteRunner:
 def optimize(
     folder: str | Path, files: Sequence[str], tests: Sequence[str] = (), **terms: Unpack[Terms]
 ) -> Result:
-    """Improve files of a folder by the tests in it, and keep only what passes more of them.
+    """Improve files of a folder by the tests in it, and keep only changes that pass more of them.
 
     The folder itself is never written to; `result.best` has the files.
 
     Args:
         folder: where pytest is to be run.
         files: patterns of the files that may change, below the folder.
-        tests: which tests there are, as pytest is told; by default all that it finds.
+        tests: tests to use, as pytest arguments; by default all that pytest finds.
         **terms: see `Terms`. The gate is that of `kept.optimize`: tests are few and have little
             noise, so that one pass over them may have to do.
     """
@@ -159,6 +159,7 @@ def optimize(
     if not tree.is_dir():
         raise SetupError(f"there is no folder {folder}", hint="give the one that pytest is run in")
     texts = {path.relative_to(tree).as_posix(): _text(path) for path in _found(tree, files)}
+    # a file that configures pytest could make failing tests pass
     if telling := [name for name in texts if Path(name).name in SETTINGS]:
         hint = "leave it out of `files`: what tests are and when they pass is not up for change"
         raise SetupError(f"the candidate could change {telling[0]}, which tells pytest", hint=hint)
@@ -192,14 +193,14 @@ def _suite(tree: Path, terms: Terms) -> Suite:
 
 
 def _collect(suite: Suite, scratch: Scratch, seed: Candidate, tests: Sequence[str]) -> list[str]:
-    """The ids of all tests, once, with the seed in place."""
+    """Ids of all tests, collected with the seed in place."""
     words = ("--collect-only", "-q", *map(shlex.quote, tests))
 
     async def do() -> Exit | Failure:
         with scratch.workspace(seed, IMPLICIT_CASE) as workspace:
             return await workspace.run(suite.command(*words))
 
-    # apart: there may be an event loop at work already
+    # in a thread of its own: the caller may already run an event loop
     with ThreadPoolExecutor(1) as apart:
         ended = apart.submit(asyncio.run, do()).result()
     if isinstance(ended, Failure):
@@ -219,12 +220,12 @@ def _collect(suite: Suite, scratch: Scratch, seed: Candidate, tests: Sequence[st
 
 
 def _test_files(tree: Path, ids: Sequence[str], texts: Mapping[str, str]) -> dict[str, str]:
-    """The files that tests stand in, and each `conftest.py` above them, by what is in them."""
+    """Digests of the test files and of each `conftest.py` in the folders above them."""
     tests = {tree / id_.partition("::")[0] for id_ in ids}
     above = {parent / "conftest.py" for test in tests for parent in test.parents}
     found = {path for path in (*tests, *above) if path.is_relative_to(tree) and path.is_file()}
     names = {path.relative_to(tree).as_posix(): path for path in found}
-    # what a candidate may change is no part of the measure
+    # files that a candidate may change are not part of the fingerprint
     return {name: digest(path) for name, path in names.items() if name not in texts}
 
 
@@ -262,7 +263,7 @@ def _text(path: Path) -> str:
 
 
 def _read(result: bytes | None) -> str | None:
-    """What went wrong, by the report that pytest left; empty where nothing did, None for none."""
+    """Problems in pytest's report; empty if all tests passed, None without a usable report."""
     if result is None or len(result) > MOST_REPORT:
         return None
     try:

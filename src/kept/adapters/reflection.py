@@ -41,17 +41,17 @@ from kept.proposers.prompt_items import UNTOLD, Item, fit, parent_item, verdict_
 
 Record = Mapping[str, Any]
 Records = Mapping[str, list[Record]]
-"""By component."""
+"""Records by component."""
 
 RECORD = "record"
 NOTE = "note"
 
 LONGEST = 4000
-"""Characters of a thing that is no JSON: a picture, say."""
+"""Maximum characters of a value that is not JSON, such as a picture."""
 
 
 def trace_of(records: Mapping[str, Iterable[Any]]) -> Iterator[TraceItem]:
-    """A trace that holds these records."""
+    """Convert records into trace items."""
     for component, rows in records.items():
         for row in rows:
             try:
@@ -63,20 +63,20 @@ def trace_of(records: Mapping[str, Iterable[Any]]) -> Iterator[TraceItem]:
 
 
 def records_in(trace: Iterable[TraceItem], component: str) -> list[Record]:
-    """Those of one component."""
+    """Records of one component."""
     rows = [item.data for item in trace if item.role == RECORD]
     return [cast("Record", data["record"]) for data in rows if data["component"] == component]
 
 
 def findings_in(trace: Iterable[TraceItem]) -> tuple[Finding, ...]:
-    """What records say in so many words, each thing once."""
+    """Feedback and errors in the records, each text once."""
     rows = [cast("Record", item.data["record"]) for item in trace if item.role == RECORD]
     told = [str(v) for row in rows for k, v in row.items() if k.lower() in ("feedback", "error")]
     return tuple(Finding(text) for text in dict.fromkeys(told) if text)
 
 
 def shown(record: Record) -> str:
-    """A record as a text to read."""
+    """Record as readable text."""
     return "\n".join(
         f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for name, value in record.items()
@@ -88,13 +88,13 @@ def _cut(value: object) -> str:
 
 
 REFUSED = 3
-"""Texts that came to nothing and are shown, the last ones."""
+"""Maximum number of refused texts that are shown, the last ones."""
 
 SILENT = (*UNTOLD, "duplicate")
-"""Codes of steps that say nothing of their text, or nothing that an earlier one does not say."""
+"""Codes of steps that tell nothing about their text, or nothing new."""
 
 _TAGS = ("<new-text>", "</new-text>")
-# beginnings and ends apart: one pattern for both takes the square of a long reply, or more
+# opening and closing are separate patterns: one for both takes quadratic time on a long reply
 _TAGGED = (re.compile(r"<new-text>[^\S\n]*\n"), re.compile(r"\n[^\S\n]*</new-text>"))
 _FENCED = (
     re.compile(r"^```[^\n]*\n", re.MULTILINE),
@@ -103,7 +103,7 @@ _FENCED = (
 
 
 class Work(NamedTuple):
-    """What there is to write, and by what."""
+    """Assignment for an author: the components to rewrite, with their records."""
 
     brief: Brief
     components: tuple[str, ...]
@@ -115,11 +115,11 @@ class Written(NamedTuple):
 
     texts: Mapping[str, str]
     unseen: str = ""
-    """What the author was not shown, in words."""
+    """Description of what was cut from the author's prompt."""
 
 
 class Author(Protocol):
-    """Writes new texts; remembers nothing."""
+    """Stateless writer of new texts."""
 
     async def write(self, work: Work, scope: Scope) -> Written | Failure:
         """New texts for some of the components."""
@@ -128,14 +128,14 @@ class Author(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FunctionAuthor:
-    """A peer's own function `(candidate, records, components) -> new texts`."""
+    """A user's own function `(candidate, records, components) -> new texts`."""
 
     function: Callable[..., Any]
     usd: float | None = None
-    """What a call is charged with; None where nobody says."""
+    """Charge per call in USD; None if unknown."""
 
     async def write(self, work: Work, scope: Scope) -> Written | Failure:
-        """What the function returns; asked once, also when a run goes on after a kill."""
+        """Texts that the function returns; a resumed run takes the recorded reply instead."""
         texts, records = dict(work.brief.incumbent.texts), {**work.records}
         components = list(work.components)
 
@@ -153,25 +153,25 @@ class FunctionAuthor:
 
 @dataclass(frozen=True, slots=True)
 class ModelAuthor:
-    """A model that reads the records and writes the text anew."""
+    """A model that reads the records and rewrites the text."""
 
     model: Model
     room: int | None = None
-    """Tokens that a request may have; None where that is not known."""
+    """Maximum tokens of a request; None if unknown."""
     templates: Mapping[str, str] = field(default_factory=dict[str, str])
-    """A prompt of the user's own by component, or for all under the empty name."""
+    """The user's own prompts by component; the empty name stands for all components."""
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What somebody wants, by title."""
+    """Guidance by title, such as objective and background."""
     told: str = field(default_factory=partial(prompt, "component"))
-    """What it is to do, where no template says so."""
+    """Prompt that is used if there is no template."""
 
     async def write(self, work: Work, scope: Scope) -> Written | Failure:
-        """Ask for each component by itself."""
+        """Ask the model once per component."""
         found: dict[str, str] = {}
         unseen = ""
         for component in work.components:
             words, left_out = self._words(work, component)
-            # another seed for each step, or steps open side by side would propose the same
+            # each step gets its own seed, or concurrent steps would propose the same text
             request = ModelRequest((Message("user", words),), seed=work.brief.seed >> 17)
             rules = ReplyRules(usable=lambda text: text_in(text) is not None)
             reply = await ask(scope, self.model, request, rules=rules)
@@ -190,14 +190,14 @@ class ModelAuthor:
         return Written(found, unseen)
 
     def _words(self, work: Work, component: str) -> tuple[str, str]:
-        """What the model is told, and what of it there was no room for."""
+        """Prompt for one component, and a description of what did not fit."""
         template = self.templates.get(component) or self.templates.get("", "")
         told = template or self.told
         room = None if self.room is None else self.room - tokens_of(told)
         if not template:
             fitted = fit([*self._items(work, component)], room)
             return f"{told}\n{fitted.message().text}", fitted.unseen
-        # it has places for the text and the records alone
+        # a template has placeholders for the text and the records only
         text = _text_item(work, component)
         fitted = fit([text, *_record_items(work, component)], room)
         records = "\n\n".join(item.text for item in fitted.items if item is not text)
@@ -226,14 +226,14 @@ class CallableModel:
     function: Callable[..., Any]
     name: str = "reflection_lm"
     usd: float | None = None
-    """What a call is charged with; None where nobody says."""
+    """Charge per call in USD; None if unknown."""
 
     def worst_usd(self, request: ModelRequest) -> float | None:
-        """What a call is charged with."""
+        """Highest cost of a call: the given charge."""
         return self.usd
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
-        """One reply."""
+        """Call the function once."""
         try:
             told = await call_apart(self.function, request.messages[-1].text)
         except Exception as error:  # noqa: BLE001 # the wrapper of a port: theirs is a value
@@ -256,10 +256,10 @@ def _record_items(work: Work, component: str) -> Iterator[Item]:
 
 
 def text_in(said: str) -> str | None:
-    """The new text of a reply: between tags, between fences, or all of it; None for half of it."""
+    """New text in a reply: between tags, in a fence, or the whole; None if a tag is unmatched."""
     tagged = _between(said, *_TAGGED)
     if tagged is None:
-        # from the last tag that opens: a reply may speak of the tag before it uses it
+        # search from the last opening tag: a reply may mention the tag before it uses it
         opening, closing = _TAGS
         end = said.rfind(closing)
         start = said.rfind(opening, 0, max(end, 0))
@@ -272,7 +272,7 @@ def text_in(said: str) -> str | None:
 
 
 def _between(said: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> str | None:
-    """From the first beginning to the last end."""
+    """Text from the first opening match to the last closing match."""
     start = opening.search(said)
     ends = [found.start() for found in closing.finditer(said)]
     if start is None or not ends or ends[-1] < start.end():
@@ -281,7 +281,7 @@ def _between(said: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> s
 
 
 def _refused(brief: Brief, component: str) -> Iterator[tuple[ClosedStep, str]]:
-    """Texts of a component that came to nothing, each once, the last first."""
+    """Refused texts of a component, each once, the latest first."""
     told: set[str] = set()
     for step in reversed(brief.history):
         if step.proposal is None or step.verdict.outcome == "keep" or step.verdict.code in SILENT:
@@ -309,11 +309,11 @@ FILE = "component.md"
 
 
 def component_prompt(terms: Mapping[str, object], *, asked: bool = True) -> str:
-    """The prompt of a call: that of its folder `prompts`, where it names one.
+    """Prompt for the author of a call: from the folder `prompts`, if given, else the built-in one.
 
     Args:
-        terms: those of the call.
-        asked: whether there is a model that would be told so.
+        terms: arguments of the call.
+        asked: True if the call names a model that uses the prompt.
     """
     given = cast("str | Path | None", terms.get("prompts"))
     if given is None:
@@ -344,30 +344,30 @@ class Reflecting:
     author: Author
     components: tuple[str, ...]
     size: int = 3
-    """Train cases that it looks at, others in every step."""
+    """Number of train cases shown per step; a new sample in every step."""
     whole: bool = False
-    """Whether it has all components written anew at once, and not one after the other."""
+    """True if all components are rewritten at once, and not one per step."""
     perfect: float | None = None
-    """A metric at which a case needs no mending."""
+    """Metric value at which a case needs no improvement."""
     name: str = "reflect"
     serial: bool = False
     builds: bool = True
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """New texts, after a look at what the incumbent does."""
+        """Propose new texts, after feedback rollouts of the incumbent on some train cases."""
         if not brief.answers:
             drawn = random.Random(brief.seed).sample(brief.train, self.most_asked(brief.train))
             pairs = tuple(Pair(case.id, 0) for case in drawn)
             return Ask(brief.incumbent.id, pairs, "feedback")
         outcomes, traces = brief.answers[0].outcomes, brief.answers[0].traces
-        # nothing that was looked at could be measured
+        # if every rollout failed without the candidate's fault, report the outage
         failures = (outcome.failure for outcome in outcomes.values())
         outages = [one for one in failures if one is not None and one.blame != "candidate"]
         if outages and len(outages) == len(outcomes):
             return outages[0]
         wrong = [pair.case for pair, outcome in outcomes.items() if not self._well(brief, outcome)]
         if not wrong:
-            # a near miss that is perfect on its train cases is not yet what leads
+            # only a perfect incumbent ends the proposals; a promising candidate does not lead yet
             everything = len(outcomes) == len(brief.train) and brief.parent is None
             return Skip("each case that was looked at has the perfect score", exhausted=everything)
         work = Work(brief, self._turn(brief), _records(brief, outcomes, traces))
@@ -377,7 +377,7 @@ class Reflecting:
         return written if isinstance(written, Failure) else _proposal(brief, written, wrong)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """For each step, what it looks at first."""
+        """Number of cases requested first in each step."""
         return min(self.size, len(train))
 
     def _turn(self, brief: Brief) -> tuple[str, ...]:
@@ -396,7 +396,7 @@ def _records(
     outcomes: Mapping[Pair, Outcome],
     traces: Mapping[Pair, tuple[TraceItem, ...]],
 ) -> dict[str, list[Record]]:
-    """What is known of each component; a failure of the candidate's own belongs to all of them."""
+    """Records by component; a failure that the candidate caused is listed under all of them."""
     found: dict[str, list[Record]] = {name: [] for name in brief.incumbent.texts}
     for pair, outcome in outcomes.items():
         for name, rows in found.items():
@@ -416,7 +416,7 @@ def _proposal(brief: Brief, written: Written, wrong: list[str]) -> ProposerReply
         return Skip("nothing would change")
     edits: list[Write] = []
     for name, text in new.items():
-        # the last line ends as it did before: who wrote it anew was not asked about that
+        # keep the final newline as before: the author was not asked about it
         cut = before[name].endswith("\n") and not text.endswith("\n")
         edits.append(Write(name, f"{text}\n" if cut else text))
     why = f"{', '.join(new)} written anew after a look at {', '.join(wrong)}"
@@ -426,7 +426,7 @@ def _proposal(brief: Brief, written: Written, wrong: list[str]) -> ProposerReply
 def author_of(
     lm: str | Callable[..., Any], terms: OwnTerms, settings: Mapping[str, Any] | None = None
 ) -> ModelAuthor:
-    """Who writes; refuses a limit of money that could not be kept with it."""
+    """Author for a model or function; refuse a limit in USD that could not be enforced."""
     if not isinstance(lm, str):
         return ModelAuthor(CallableModel(lm, usd=usd_per_call(terms)))
     config = replace(config_of(lm), **(settings or {}))
@@ -438,7 +438,7 @@ def author_of(
 
 
 def usd_per_call(terms: OwnTerms) -> float | None:
-    """What a call of a function that writes costs at most, as it is told."""
+    """Declared highest cost per call of a function; required if there is a limit in USD."""
     price = terms.get("usd_per_call")
     if price is None and limited(terms):
         message = "what a function that writes costs is not known, so `max_usd` could not be kept"
@@ -448,6 +448,6 @@ def usd_per_call(terms: OwnTerms) -> float | None:
 
 
 def limited(terms: OwnTerms) -> bool:
-    """Whether there is a limit of money."""
+    """True if there is a limit in USD."""
     budget = limits_of(terms)
     return budget is not None and budget.max_usd is not None

@@ -1,7 +1,7 @@
-"""Fakes for every port, and suites that an implementation of one can inherit.
+"""Fakes for every port, and test suites that an implementation of a port can inherit.
 
-The fakes pass the same suites as the real things. Nothing here needs pytest; a suite is a class
-whose `test_` methods pytest finds in a subclass.
+The fakes pass the same suites as the real implementations. Nothing here needs pytest: a suite is a
+class whose `test_` methods pytest finds in a subclass.
 """
 
 from kept.models.scripted import ScriptedModel

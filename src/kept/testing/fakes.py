@@ -39,7 +39,7 @@ PATIENCE = 10
 
 
 class FakeClock:
-    """Implements `kept.core.ports.Clock`."""
+    """Clock that advances only when code sleeps; implements `kept.core.ports.Clock`."""
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._start = start
@@ -47,7 +47,7 @@ class FakeClock:
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._watching: asyncio.AbstractEventLoop | None = None
         self.naps: list[float] = []
-        """Every length of time that anybody slept, in order."""
+        """Every requested sleep in seconds, in order."""
 
     def time(self) -> float:
         """Seconds since the epoch."""
@@ -58,7 +58,7 @@ class FakeClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and wake whoever has slept long enough."""
+        """Let time pass, and wake all sleepers that are due."""
         self._now += seconds
         while self._sleepers and self._sleepers[0][0] <= self._now:
             _, _, sleeper = heapq.heappop(self._sleepers)
@@ -80,7 +80,7 @@ class FakeClock:
         await sleeper
 
     def _watch(self, loop: asyncio.AbstractEventLoop, naps: int, turns: int) -> None:
-        """Jump to the next sleeper's time once nobody else has anything to do."""
+        """Jump to the next sleeper's time once all other tasks are idle."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         if not self._sleepers:
@@ -97,11 +97,11 @@ class FakeClock:
 CHALLENGER = "challenger"
 INCUMBENT = "incumbent"
 ROUNDS = 1000
-"""Rounds of Asks after which a gate counts as never coming to a verdict."""
+"""Rounds of requests after which a gate counts as never reaching a verdict."""
 
 
 class Draw(NamedTuple):
-    """One rollout that a gate may ask for."""
+    """One rollout that a gate may request."""
 
     owner: str
     purpose: Purpose
@@ -109,26 +109,26 @@ class Draw(NamedTuple):
 
 
 def as_it_is(evaluation: Evaluation) -> Evaluation:
-    """Change nothing."""
+    """Return the evaluation unchanged."""
     return evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matter:
-    """What a gate is to decide: the candidates, the cases, and what every rollout would bring."""
+    """Scripted decision for a gate: candidates, cases, and the outcome of every rollout."""
 
     outcome: Callable[[Draw], Outcome]
     changed: Mapping[Draw, Outcome] = field(default_factory=dict[Draw, Outcome])
-    """Outcomes that are not as the function says."""
+    """Outcomes that differ from those of the function."""
     best: str = INCUMBENT
     train: tuple[str, ...] = ("t0", "t1", "t2", "t3")
     holdout: tuple[str, ...] = ("h0", "h1", "h2", "h3")
     objective: Objective = field(default_factory=lambda: Objective(bounds=(0.0, 1.0)))
     shown: Callable[[Evaluation], Evaluation] = as_it_is
-    """How tallies are put before the gate."""
+    """Transformation of evaluations before the gate sees them."""
 
     def view(self, asked: Mapping[tuple[str, Purpose], tuple[Pair, ...]]) -> View:
-        """What a gate may look at when so much has been asked and answered."""
+        """View of a gate after these requests have been answered."""
         known = {key: self._sum_up(*key, pairs) for key, pairs in asked.items()}
 
         def side(id_: str) -> Side:
@@ -168,7 +168,7 @@ class Matter:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A gate's verdict and how it came to it."""
+    """Verdict of a gate, with its requests and the views that led to it."""
 
     verdict: Verdict
     asks: tuple[Ask, ...]
@@ -176,12 +176,12 @@ class Heard:
 
     @property
     def draws(self) -> list[Draw]:
-        """Every rollout it asked for."""
+        """Every rollout that the gate requested."""
         return [Draw(ask.candidate, ask.purpose, pair) for ask in self.asks for pair in ask.pairs]
 
 
 def hear(gate: Gate, matter: Matter) -> Heard:
-    """Answer a gate until it has a verdict; an `AssertionError` when it never comes to one."""
+    """Answer a gate until its verdict; raise an `AssertionError` if it never reaches one."""
     asked: Asked = {}
     asks: list[Ask] = []
     views: list[View] = []
@@ -196,9 +196,9 @@ def hear(gate: Gate, matter: Matter) -> Heard:
 
 
 class WordEmbedder:
-    """Vectors made of words, or those that it is given for a text; every list of texts is a call.
+    """Embedder with word-hash vectors, or given vectors for some texts; every list is one call.
 
-    What the server of `kept.testing.server` answers is made the same way.
+    The server of `kept.testing.server` makes its vectors the same way.
     """
 
     def __init__(
@@ -211,23 +211,23 @@ class WordEmbedder:
         self.name = name
         self.known_by = f"{name} of {size} numbers"
         self.calls: list[tuple[str, ...]] = []
-        """Every list of texts that it was given, failed ones included."""
+        """Every list of texts received, including failed calls."""
         self._given = given or {}
         self._size = size
         self._faults: list[Failure] = []
 
     def fail(self, failure: Failure, times: int = 1) -> None:
-        """Have the next calls fail."""
+        """Make the next calls fail."""
         self._faults.extend([failure] * times)
 
     def worst_usd(self, texts: Sequence[str]) -> float | None:
-        """Nobody charges."""
+        """Zero: this embedder is free."""
         return 0.0
 
     async def embed(self, texts: Sequence[str]) -> Embedded | Failure:
-        """A vector for each."""
+        """One vector per text."""
         self.calls.append(tuple(texts))
-        # a real one never answers within the same turn of the event loop
+        # a real embedder never answers within the same turn of the event loop
         await asyncio.sleep(0)
         if self._faults:
             return self._faults.pop(0)
@@ -241,7 +241,7 @@ class WordEmbedder:
 
 @dataclass(frozen=True, slots=True)
 class AcceptAll:
-    """Keeps whatever is proposed, once it has been measured."""
+    """Gate that keeps every proposal once it has been measured."""
 
     name: str = "accept-all"
 
@@ -251,7 +251,7 @@ class AcceptAll:
         return asks_for(sides, view.holdout, 1, "decide") or Verdict("keep", "kept", best=True)
 
     def most_asked(self, train: int, holdout: int) -> int:
-        """Most rollouts that a step adds."""
+        """Maximum number of rollouts that a step adds."""
         return holdout
 
     def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
@@ -261,7 +261,7 @@ class AcceptAll:
 
 @dataclass(frozen=True, slots=True)
 class RejectAll:
-    """Discards whatever is proposed, once it has been measured."""
+    """Gate that discards every proposal once it has been measured."""
 
     name: str = "reject-all"
 
@@ -271,7 +271,7 @@ class RejectAll:
         return asks_for(sides, view.holdout, 1, "decide") or Verdict("discard", "discarded")
 
     def most_asked(self, train: int, holdout: int) -> int:
-        """Most rollouts that a step adds."""
+        """Maximum number of rollouts that a step adds."""
         return holdout
 
     def measure(self, view: View) -> Verdict | tuple[Ask, ...]:
@@ -295,7 +295,7 @@ _HARMFUL = (
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Good, useless and harmful lines; each good one adds `effect`, each harmful one takes it."""
+    """Lines whose effect is known: a good one adds `effect`, a harmful one subtracts it."""
 
     good: tuple[str, ...] = _GOOD
     useless: tuple[str, ...] = _USELESS
@@ -306,33 +306,33 @@ class Pool:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All of them."""
+        """All lines of the pool."""
         return (*self.good, *self.useless, *self.harmful)
 
     def quality(self, candidate: Candidate, case: Case) -> float:
         """The true quality of a candidate, the same on every case."""
         present = {line for text in candidate.texts.values() for line in text.splitlines()}
-        # counted before they are weighed: equal texts must not differ by a rounding error
+        # count before weighing: equal texts must not differ by a rounding error
         balance = len(present.intersection(self.good)) - len(present.intersection(self.harmful))
         return min(1.0, max(0.0, self.base + self.effect * balance))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedProposer:
-    """Implements `kept.core.ports.Proposer`; a function of its brief and nothing else."""
+    """Proposer of lines, a function of its brief; implements `kept.core.ports.Proposer`."""
 
     lines: tuple[str, ...]
-    """What it may add, one line a proposal, while the incumbent has not got it."""
+    """Lines to propose, one per proposal, as long as the incumbent lacks them."""
     path: str = "text"
     name: str = "scripted"
     serial: bool = False
     model: Model | None = None
-    """Asked once for every proposal, through the scope."""
+    """Model that is asked once per proposal, through the scope."""
     feedback: int = 0
-    """Repeats of the train cases that it wants to see first."""
+    """Repeats of the train cases that are requested as feedback first."""
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """One more line, drawn by the brief's seed."""
+        """Append one more line, drawn by the brief's seed."""
         why = "drawn from the pool"
         if self.model is not None:
             reply = await self._consult(self.model, brief, scope)
@@ -349,7 +349,7 @@ class ScriptedProposer:
         return Proposal((Append(self.path, line + "\n"),), why=why)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """For each step, what it wants to see first."""
+        """Number of rollouts requested first in each step."""
         return self.feedback * len(train)
 
     def _ask(self, brief: Brief) -> Ask:
@@ -363,21 +363,21 @@ class ScriptedProposer:
 
 
 class RecordingSink:
-    """Implements `kept.core.ports.Sink`, and is told of rollouts."""
+    """Recorder of events, states and rollouts; implements `kept.core.ports.Sink`."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.states: list[State] = []
-        """After each of the events."""
+        """State after each event."""
         self.rollouts: list[tuple[Job, Outcome]] = []
 
     def on_event(self, event: Event, state: State) -> None:
-        """Remember it."""
+        """Record the event."""
         self.events.append(event)
         self.states.append(state)
 
     def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Remember it."""
+        """Record the rollout."""
         self.rollouts.append((job, outcome))
 
 
@@ -388,23 +388,23 @@ _ANYTHING: Mapping[str, object] = {"type": "object", "properties": {}}
 
 @dataclass(frozen=True, slots=True)
 class ScriptedTool:
-    """Implements `kept.core.ports.Tool` by a function of the arguments, and counts its uses."""
+    """Tool with scripted answers and recorded uses; implements `kept.core.ports.Tool`."""
 
     name: str
     answer: str | Answer
-    """The text that it answers with, or a function that makes the answer."""
+    """Answer text, or a function that returns the answer."""
     description: str = ""
     parameters: Mapping[str, object] = field(default_factory=lambda: dict(_ANYTHING))
     used: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
-    """The arguments of every use that was not served from the journal."""
+    """Arguments of every use that was not served from the journal."""
 
     @property
     def offer(self) -> ToolOffer:
-        """What a model is told of it."""
+        """Name, description and parameters as offered to a model."""
         return ToolOffer(self.name, self.description, self.parameters)
 
     async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
-        """Answer, and write it down."""
+        """Answer through the scope, so that the journal records it."""
 
         async def do() -> ToolAnswer | Failure:
             self.used.append(dict(arguments))

@@ -20,7 +20,7 @@ C = TypeVar("C", bound=Priced | Failure)
 
 
 class RolloutRecord(NamedTuple):
-    """One pair, done."""
+    """One finished pair."""
 
     step: int
     job: Job
@@ -37,7 +37,7 @@ class CallRecord(NamedTuple):
 
 
 class CancelledRecord(NamedTuple):
-    """One pair that was stopped in flight."""
+    """One pair that was cancelled in flight."""
 
     step: int
     job: Job
@@ -65,7 +65,7 @@ class MemoryJournal:
 
     @property
     def events(self) -> list[Event]:
-        """The spine."""
+        """Events without rollouts and calls."""
         return [r for r in self.records if not isinstance(r, Line)]
 
     @property
@@ -74,13 +74,13 @@ class MemoryJournal:
         return [r for r in self.records if isinstance(r, RolloutRecord)]
 
     def reopened(self, records: int | None = None) -> "MemoryJournal":
-        """What a new process would find, had the last one died behind so many records."""
-        # content is written before the records that speak of it, so all of it may be there
+        """Journal as a new process finds it after a kill behind the given number of records."""
+        # content is written before the records that refer to it, so all of it may be there
         return MemoryJournal(self.records[:records], self._candidates, self._values)
 
     @property
     def rollouts_size(self) -> int:
-        """How many rollouts and calls there are; a file would say bytes."""
+        """Number of rollouts and calls; a journal on disk returns bytes."""
         return len(self._lines)
 
     def append(self, event: Event) -> None:
@@ -93,7 +93,7 @@ class MemoryJournal:
             self._write(RolloutRecord(*row))
 
     def tail(self, start: int) -> Sequence[tuple[int, Job, Outcome]]:
-        """Step, job and outcome of every rollout behind an offset; calls are at hand again."""
+        """Step, job and outcome of every rollout behind an offset; calls become available too."""
         lines = self._lines[start:]
         self._calls.extend(line for line in lines if isinstance(line, CallRecord))
         return [line for line in lines if isinstance(line, RolloutRecord)]
@@ -103,12 +103,12 @@ class MemoryJournal:
         return [line for line in self._lines[start:end] if isinstance(line, RolloutRecord)]
 
     def record_cancelled(self, rows: Sequence[tuple[int, Job, Usage]]) -> None:
-        """Write what rollouts used that were stopped in flight."""
+        """Write the usage of rollouts that were cancelled in flight."""
         for row in rows:
             self._write(CancelledRecord(*row))
 
     def cancelled(self, start: int) -> Sequence[tuple[int, Job, Usage]]:
-        """Step, job and usage of every rollout that was stopped in flight, behind an offset."""
+        """Step, job and usage of every rollout cancelled in flight behind an offset."""
         lines = (line for line in self._lines[start:] if isinstance(line, CancelledRecord))
         return [(line.step, line.job, line.usage) for line in lines]
 
@@ -130,18 +130,18 @@ class MemoryJournal:
         return cast("list[R | Failure]", found)
 
     def heard(self, scope: str) -> bool:
-        """Whether any reply of this scope is at hand."""
+        """True if any reply of this scope is available."""
         return any(call.scope == scope for call in self._calls)
 
     def paid(self) -> Mapping[str, Usage]:
-        """What the calls at hand used, by scope."""
+        """Usage of the available calls, by scope."""
         found: dict[str, Usage] = {}
         for call in self._calls:
             found[call.scope] = found.get(call.scope, FREE) + getattr(call.reply, "usage", FREE)
         return found
 
     def unpriced(self) -> Mapping[str, float]:
-        """Dollars of the dearest call at hand that was unpriced, by scope."""
+        """USD of the most expensive unpriced call that is available, by scope."""
         found: dict[str, float] = {}
         for call in self._calls:
             if call.unpriced:
@@ -150,37 +150,37 @@ class MemoryJournal:
         return found
 
     def forget_calls(self, scope: str) -> None:
-        """Drop the calls of a scope, and of its branches, from those at hand."""
+        """Drop the available calls of a scope and of its branches."""
         below = scope + "/"
         self._calls = [c for c in self._calls if c.scope != scope and not c.scope.startswith(below)]
 
     def save(self, candidate: Candidate) -> bool:
-        """Store a candidate; whether it was new."""
+        """Store a candidate; return True if it was new."""
         new = candidate.id not in self._candidates
         self._candidates[candidate.id] = candidate
         return new
 
     def load(self, candidate: str) -> Candidate:
-        """A candidate that was stored."""
+        """Load a stored candidate."""
         found = self._candidates.get(candidate)
         if found is None:
             raise JournalError(f"the journal has no candidate {candidate}")
         return found
 
     def put(self, value: object) -> str:
-        """Store a value; equal ones once."""
+        """Store a value and return its address; equal values share one."""
         address = hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()[:24]
         self._values[address] = value
         return address
 
     def trace(self, address: str) -> tuple[TraceItem, ...]:
-        """A trace that was stored."""
+        """Load a stored trace."""
         if address not in self._values:
             raise JournalError(f"the journal has no value {address}")
         return cast("tuple[TraceItem, ...]", self._values[address])
 
     def sync(self) -> None:
-        """Count it."""
+        """Count the call."""
         self.syncs += 1
 
     def _write(self, line: Line) -> None:

@@ -31,7 +31,7 @@ from kept.testing.fakes import FakeClock
 from kept.testing.journal import MemoryJournal
 
 Quality = Callable[[Candidate, Case], float]
-"""The true quality of a candidate on a case."""
+"""True quality of a candidate on a case."""
 
 OUTAGE = Failure("server", "infrastructure", "503: the service is away")
 CRASH = Failure("crash", "candidate", "the candidate crashed")
@@ -39,69 +39,69 @@ CRASH = Failure("crash", "candidate", "the candidate crashed")
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What goes wrong, and how often."""
+    """Kinds and rates of faults."""
 
     outages: float = 0.0
-    """Share of pairs whose first tries meet an outage."""
+    """Share of pairs whose first tries hit an outage."""
     tries: int = 1
-    """How many tries of such a pair fail before one gets through."""
+    """Number of failing tries of such a pair before one succeeds."""
     crashes: float = 0.0
-    """Share of pairs that the candidate fails by its own fault."""
+    """Share of pairs that crash by the candidate's fault."""
     outage: Failure = OUTAGE
     crash: Failure = CRASH
 
 
 def at_once(job: Job) -> float:
-    """Take no time."""
+    """Zero seconds for every job."""
     return 0.0
 
 
 def never(job: Job) -> None:
-    """Nothing special about any job."""
+    """None for every job."""
 
 
 def no_more(candidate: Candidate, case: Case) -> Mapping[str, float]:
-    """Measure nothing else."""
+    """No further measures."""
     return {}
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ScriptedEvaluator:
-    """Implements `kept.core.ports.Runner`; its rollouts carry their metrics."""
+    """Runner with a known truth; implements `kept.core.ports.Runner` and scores its rollouts."""
 
     quality: Quality
     noise: float | Literal["pass/fail"] = 0.0
-    """Standard deviation around the quality, or: 1 with that probability, else 0."""
+    """Standard deviation around the quality; with `pass/fail`, 1 with that probability, else 0."""
     faults: Faults = field(default_factory=Faults)
     seconds: Callable[[Job], float] = at_once
-    """How long a job takes on the clock."""
+    """Duration of a job on the clock, in seconds."""
     hangs: Callable[[Job], bool | None] = never
-    """Jobs that end only when they are cancelled."""
+    """Jobs that end only by cancellation."""
     fails: Callable[[Job], Failure | None] = never
-    """Jobs that fail, and how."""
+    """Failure of a job; None for success."""
     clock: Clock = field(default_factory=FakeClock)
     metric: str = "score"
     also: Callable[[Candidate, Case], Mapping[str, float]] = no_more
     """Further measures."""
     usage: Usage = FREE
     traces: bool = False
-    """Whether a rollout tells what happened."""
+    """True if rollouts carry a trace."""
     random_seed: int = 0
     log: list[Job] = field(init=False, default_factory=list[Job])
-    """Every try that was started, in order."""
+    """Every started try, in order."""
     cancelled: list[Job] = field(init=False, default_factory=list[Job])
     tries: Counter[Job] = field(init=False, default_factory=Counter[Job])
     flying: int = field(init=False, default=0)
-    """Tries under way."""
+    """Number of tries in flight."""
     peak: int = field(init=False, default=0)
-    """Most tries that were under way at once."""
+    """Maximum number of tries that were in flight at once."""
     closed: int = field(init=False, default=0)
-    """How often it was closed."""
+    """Number of `close` calls."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """One try."""
+        """Run one try."""
         self.log.append(job)
         self.tries[job] += 1
         self.flying += 1
@@ -116,7 +116,7 @@ class ScriptedEvaluator:
         return self._failure(job) or self._rollout(job, candidate, case)
 
     async def close(self) -> None:
-        """Count it."""
+        """Count the call."""
         self.closed += 1
 
     async def _pass_time(self, job: Job) -> None:
@@ -150,7 +150,7 @@ class ScriptedEvaluator:
         return NormalDist(quality, self.noise).inv_cdf(draw) if self.noise > 0 else quality
 
     def _draw(self, job: Job, what: str) -> float:
-        """A number between 0 and 1, neither included."""
+        """Reproducible number between 0 and 1, both excluded."""
         name = f"{self.random_seed}\0{what}\0{job.scope}".encode("utf-8", "surrogatepass")
         number = int.from_bytes(hashlib.sha256(name).digest()[:6], "big")
         return (number + 0.5) / 2**48
@@ -160,14 +160,14 @@ SEED = Candidate({"text": "a seed\n"})
 
 
 def small_cases(train: int = 2, holdout: int = 4) -> Cases:
-    """So many cases of each split."""
+    """Cases with the given number in each split."""
     parts = (("train", train), ("holdout", holdout))
     splits = [tuple(Case(f"{name}-{n}", n) for n in range(size)) for name, size in parts]
     return Cases(*splits)
 
 
 def small_plan(runner: Runner, *proposers: Proposer) -> Plan:
-    """A plan over one text; change what a test is about with `dataclasses.replace`."""
+    """Small plan over one text; adapt it with `dataclasses.replace`."""
     return Plan(
         recipe="scripted",
         seed=SEED,
@@ -187,7 +187,7 @@ def small_plan(runner: Runner, *proposers: Proposer) -> Plan:
 def sitting(
     plan: Plan, journal: MemoryJournal, clock: Clock | None = None, sinks: Sequence[Sink] = ()
 ) -> Loop:
-    """The loop of a new run, or of one that the journal knows of; made inside an event loop."""
+    """Loop of a new run, or of the run in the journal; must be called inside an event loop."""
     clock = clock or FakeClock()
     past = fold_run(journal.events)
     if past.state.started is None:
@@ -212,5 +212,5 @@ def sitting(
 async def sit(
     plan: Plan, journal: MemoryJournal, clock: Clock | None = None, sinks: Sequence[Sink] = ()
 ) -> State:
-    """One sitting, from its first event to its last."""
+    """Run one session from its first event to its last."""
     return await sitting(plan, journal, clock, sinks).run()

@@ -1,4 +1,4 @@
-"""For those who have a `dspy.Module`, a metric and examples.
+"""Adapter for users who have a `dspy.Module`, a metric and examples.
 
 Written for dspy 3.4, which is imported when a call is made.
 """

@@ -1,4 +1,4 @@
-"""The calls that a user of dspy has: a module, a metric, examples."""
+"""Calls for users of dspy: a module, a metric, examples."""
 
 import contextvars
 from collections.abc import Callable, Iterable, Iterator
@@ -25,31 +25,31 @@ from kept.errors import SetupError
 
 
 class Terms(OwnTerms, total=False):
-    """What `optimize` takes besides a module, a metric and examples."""
+    """Arguments of `optimize` besides a module, a metric and examples."""
 
     max_demos: int
-    """Demos that a predictor may be given, 4; with 0 only instructions change."""
+    """Number of demos that a predictor may be given, default 4; with 0 only instructions change."""
     perfect_score: float
-    """A score at which an example needs no mending; 1."""
+    """Score at which an example needs no improvement; default 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A `dspy.LM`, or any function of a prompt, as the model that writes instructions."""
+    """A `dspy.LM`, or any function of a prompt, used as the model that writes instructions."""
 
     lm: Any
     context: contextvars.Context
     usd: float | None = None
-    """What a call is charged with where dspy does not know; None where nobody does."""
+    """Charge per call when dspy does not report a cost; None if unknown."""
     name: str = "reflection_lm"
 
     async def complete(self, request: ModelRequest) -> ModelReply | Failure:
-        """One reply, with the tokens that dspy counted and what it says that they cost."""
+        """One reply, with the tokens that dspy counted and the cost that it reports."""
         return await call_apart(self.context.copy().run, self._ask, request.messages[-1].text)
 
     def _ask(self, prompt: str) -> ModelReply | Failure:
         dspy: Any = import_module("dspy")
-        # dspy tells whoever calls of each reply; the history of the model is everybody's
+        # a caller module gets only our replies, while the model's history is shared
         seen = SimpleNamespace(history=[])
         callers = [*(dspy.settings.caller_modules or ()), seen]
         with dspy.context(caller_modules=callers), dspy.track_usage() as tracker:
@@ -58,7 +58,7 @@ class LanguageModel:
             except (Exception, SystemExit) as error:  # noqa: BLE001 # the port wrapper: theirs is a value
                 return replace(trouble_of(error), blame="infrastructure")
         first = cast("Any", told[0] if isinstance(told, list) and told else told)
-        # a model that thinks aloud answers with more than its text
+        # a reasoning model may return a dict with more than its text
         text = first.get("text") if is_dict(first) else first
         if not isinstance(text, str):
             words = f"`{self.name}` returned {told!r:.200}, not a text"
@@ -68,7 +68,7 @@ class LanguageModel:
         return ModelReply(text, Usage(len(rows), *tokens, usd=self._cost(seen.history)))
 
     def _cost(self, history: list[dict[str, Any]]) -> float:
-        """What dspy says, or what it may cost where dspy does not know; a cache charges nothing."""
+        """Cost as dspy reports it, else the given charge; replies from the cache are free."""
         paid = [row for row in history if not getattr(row["response"], "cache_hit", False)]
         costs = [row["cost"] for row in paid]
         if (history and None not in costs) or self.usd is None:
@@ -86,7 +86,7 @@ def optimize(
     valset: Iterable[Any] | None = None,
     **terms: Unpack[Terms],
 ) -> Any:  # noqa: ANN401 # a dspy.Module
-    """A copy of the module with what is proven better: instructions and demos of its predictors.
+    """A copy of the module with the instructions and demos that are proven better.
 
     The module itself stays as it is. Where nothing was proven, the copy is like it. The run is the
     attribute `kept_run` of the copy.
@@ -135,7 +135,7 @@ def _check(module: object, metric: object, demos: object) -> None:
 
 
 class Optimizer:
-    """`optimize` in the shape of dspy's optimizers: made once, then given a program."""
+    """`optimize` in the shape of dspy's optimizers: constructed once, then given a program."""
 
     def __init__(self, metric: Callable[..., Any], **terms: Unpack[Terms]) -> None:
         self._metric = metric
@@ -149,7 +149,7 @@ class Optimizer:
         teacher: None = None,
         valset: Iterable[Any] | None = None,
     ) -> Any:  # noqa: ANN401 # a dspy.Module
-        """A copy of the program with what is proven better."""
+        """A copy of the program with the texts that are proven better."""
         if teacher is not None:
             hint = "demos are what the program itself did well"
             raise SetupError("`teacher` means nothing here", hint=hint)

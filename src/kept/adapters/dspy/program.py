@@ -36,11 +36,11 @@ INSTRUCTIONS, DEMOS = ".instructions", ".demos"
 
 
 class Unreadable(KeptError):
-    """Demos of a candidate that are no list of examples."""
+    """Demos of a candidate that are not a list of examples."""
 
 
 class Program:
-    """A module and its texts."""
+    """A module and the texts in it that may change."""
 
     def __init__(self, module: Any, *, demos: bool) -> None:  # noqa: ANN401 # a dspy.Module
         self._module = module
@@ -57,13 +57,13 @@ class Program:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """The names of texts that are instructions."""
+        """Names of the texts that are instructions."""
         return tuple(name for name in self.texts if name.endswith(INSTRUCTIONS))
 
     def sources(self) -> Iterator[str]:
-        """What tells this module, with the models that are set now, from another."""
+        """Fingerprint parts of this module and the models that are set now."""
         for name, part in self._module.named_sub_modules():
-            # a part of dspy's own by its name, one of the user's by its text
+            # a class of dspy counts by its name, a class of the user by its source text
             kind = type(cast("object", part))
             theirs = kind.__module__.partition(".")[0] == "dspy"
             yield f"{name}: {kind.__qualname__ if theirs else source_of_kind(part)}"
@@ -79,14 +79,14 @@ class Program:
             if told != predictor.signature.instructions:
                 predictor.signature = predictor.signature.with_instructions(told)
             demos = texts.get(name + DEMOS)
-            # as they were, they may be more than JSON can say
+            # unchanged demos stay as they are: they may hold objects that JSON cannot express
             if demos is not None and demos != self.texts[name + DEMOS]:
                 predictor.demos = _examples(name, demos)
         return module
 
 
 def written(demos: list[dict[str, Any]]) -> str:
-    """Demos as a text, one to a line, so that a change of one is a change of one line."""
+    """Demos as JSON text, one per line, so that a diff shows each changed demo as one line."""
     rows = ",\n".join(json.dumps(demo, ensure_ascii=False, default=str) for demo in demos)
     return f"[\n{rows}\n]\n" if rows else "[]\n"
 
@@ -108,13 +108,14 @@ class Demos:
     """Implements `kept.core.ports.Proposer`."""
 
     most: int = 4
-    """Demos in a predictor."""
+    """Maximum number of demos per predictor."""
     name: str = "demos"
     serial: bool = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """Some of what went well, for every predictor that takes demos."""
+        """Propose demos from well-scored traces, for every predictor that takes demos."""
         draw = random.Random(brief.seed)
+        # first call: ask for feedback rollouts; second call: build demos from their traces
         if not brief.answers:
             drawn = draw.sample(brief.train, self.most_asked(brief.train))
             return Ask(brief.incumbent.id, tuple(Pair(c.id, 0) for c in drawn), "feedback")
@@ -122,7 +123,7 @@ class Demos:
         good = [p for p, o in answer.outcomes.items() if _value(brief, o) > 0]
         if not good:
             return Skip("no case that was looked at went well")
-        # the best first, and among equals any
+        # best scores first; ties in random order, as the list was shuffled before a stable sort
         draw.shuffle(good)
         good.sort(key=lambda pair: -_value(brief, answer.outcomes[pair]))
         chosen = good[: draw.randint(1, self.most)]
@@ -138,7 +139,7 @@ class Demos:
         return Proposal(tuple(edits), f"demos of what went well on {told}")
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """For each step, what it looks at first."""
+        """Number of cases requested first in each step."""
         return min(2 * self.most, len(train))
 
 
@@ -154,7 +155,7 @@ _CODES: dict[str, tuple[FailureKind, Blame]] = {
     "server": ("server", "infrastructure"),
     "transport": ("network", "infrastructure"),
     "lock_timeout": ("network", "infrastructure"),
-    # nothing that a text could do about these, and no retry either
+    # a text cannot cause these, and a retry does not help either
     "auth": ("harness", "infrastructure"),
     "billing": ("harness", "infrastructure"),
     "configuration": ("harness", "infrastructure"),
@@ -162,11 +163,11 @@ _CODES: dict[str, tuple[FailureKind, Blame]] = {
     "unsupported_model": ("harness", "infrastructure"),
     "unsupported_feature": ("harness", "infrastructure"),
 }
-"""By the code that errors of dspy's carry."""
+"""Failure kind and blame, by the error code of a dspy exception."""
 
 
 def trouble_of(error: BaseException) -> Failure:
-    """The failure that an exception stands for."""
+    """Convert an exception into a failure."""
     tame = error if isinstance(error, Exception) else RuntimeError(f"SystemExit: {error}")
     failure = failure_of(tame)
     if not type(error).__module__.startswith("dspy."):
@@ -179,9 +180,9 @@ def trouble_of(error: BaseException) -> Failure:
 
 
 def usage_of(module: Any, tracker: Any) -> Usage:  # noqa: ANN401 # dspy's
-    """What the calls of one rollout used: tokens as dspy tracks them, money as its history says.
+    """Usage of the calls in one rollout: tokens from dspy's tracker, cost from its history.
 
-    What came out of a cache was paid for before.
+    Replies from the cache cost nothing here: they were paid for earlier.
     """
     entries = [entry for entries in tracker.usage_data.values() for entry in entries]
     paid = [row for row in module.history if not getattr(row["response"], "cache_hit", False)]
@@ -198,14 +199,14 @@ METRIC = "score"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a metric said."""
+    """Values and feedback that a metric returned."""
 
     metrics: Mapping[str, float]
     feedback: str = ""
 
 
 class Ran(NamedTuple):
-    """A module that has run."""
+    """A module after its run."""
 
     module: Any
     example: Any
@@ -231,10 +232,10 @@ class ModuleRunner:
         self._items = items
         self._seed = seed
         self._threads = Threads(workers)
-        # what was said by `with dspy.context(…)` round the call holds in its threads too
+        # settings of an enclosing `with dspy.context(…)` apply in the worker threads too
         self._context = contextvars.copy_context()
         self.source = "\n".join([source_of(metric), *program.sources()])
-        """By which a resume notices another metric, module or model."""
+        """Fingerprint of metric, module and model, so that resume detects changes."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
@@ -246,11 +247,14 @@ class ModuleRunner:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """What the metric said."""
+        """Score with the values that the metric returned during the run."""
         return Score(rollout.metrics, findings_in(rollout.trace))
 
     async def close(self) -> None:
-        """Let the threads end; one that is still in the module cannot be stopped, only left."""
+        """Close the thread pool.
+
+        A thread still inside the module cannot be stopped and is abandoned.
+        """
         self._threads.close()
 
     def _once(self, job: Job, candidate: Candidate, example: Any) -> Rollout | Failure:  # noqa: ANN401 # an Example
@@ -276,14 +280,15 @@ class ModuleRunner:
         return Rollout(metrics=told.metrics, trace=tuple(trace_of(records)), usage=used)
 
     def _fresh(self, module: Any, job: Job) -> Any:  # noqa: ANN401 # a dspy.Module, an LM
-        """Have every draw be one: what dspy's cache would answer alike is told apart by the draw.
+        """Give the models a cache key per rollout, so that repeats are independent.
 
-        The same draw of the same run may come from the cache.
+        The same repeat of the same run may still come from dspy's cache.
         """
         dspy: Any = import_module("dspy")
         name = f"{self._seed} {job.purpose} {job.repeat}"
         draw = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
 
+        # at temperature 0 repeats are meant to be equal, so the cache may answer
         def apart(lm: Any) -> Any:  # noqa: ANN401 # an LM
             if not isinstance(lm, dspy.LM) or not lm.cache or lm.kwargs.get("temperature") == 0:
                 return lm
@@ -302,7 +307,7 @@ class ModuleRunner:
             failure = trouble_of(error)
             if failure.blame == "infrastructure":
                 return replace(failure, scoring=True)
-            # where the incumbent can be scored on this, it is the candidate's after all
+            # if the incumbent scores on this case, the candidate is blamed after all
             words = f"the metric failed: {failure.message}"
             return replace(
                 failure, kind="harness", blame="infrastructure", message=words, scoring=True
@@ -319,7 +324,7 @@ class ModuleRunner:
         return Measured({k: v for k, v in found.items() if v is not None}, feedback)
 
     def _records(self, ran: Ran, told: Measured) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """For each text, what its predictor was given and made of it."""
+        """Inputs and outputs of each predictor, listed under each of its texts."""
         for name, predictor in ran.module.named_predictors():
             calls = [call for call in ran.trace if call[0] is predictor]
             rows: list[dict[str, Any]] = []
@@ -333,7 +338,8 @@ class ModuleRunner:
                 yield name + DEMOS, demos
 
     def _feedback(self, ran: Ran, name: str, call: tuple[Any, ...]) -> str:
-        """What a metric that asks for the predictor says of it in particular."""
+        """Feedback for one predictor, if the metric takes a predictor; otherwise empty."""
+        # dspy's form: metric(example, prediction, trace, predictor name, predictor trace)
         if len(_names(self._metric)) < 5:
             return ""
         try:

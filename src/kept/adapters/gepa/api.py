@@ -22,49 +22,49 @@ from kept.errors import SetupError
 from kept.recipes.function.compile import source_of
 
 NOBODY = FunctionAuthor(dict)
-"""Stands for the author until the call says who that is."""
+"""Placeholder author; replaced when the arguments of the call are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run came to, under the name that gepa has for it."""
+    """Result of a run under the names that gepa uses."""
 
     best_candidate: Any
-    """The promoted texts by component, or the text; the seed where nothing was proven better."""
+    """Promoted texts by component, or the single text; the seed if nothing was proven better."""
     run: Run
-    """The run itself: its folder, values, spend and verdicts."""
+    """Run behind the result: its folder, values, spend and verdicts."""
 
     @property
     def improved(self) -> bool:
-        """Whether anything better than the seed was found."""
+        """True if anything better than the seed was found."""
         return self.run.improved
 
     @property
     def candidates(self) -> list[Any]:
-        """The seed and, where anything was proven better, the best; the others are in the run."""
+        """The seed, and the best if it was proven better; other candidates are in the run."""
         whole = isinstance(self.best_candidate, str)
         seed = self.run.seed.text if whole else dict(self.run.seed.texts)
         return [seed, self.best_candidate] if self.improved else [seed]
 
     @property
     def best_idx(self) -> int:
-        """Of the candidates, which is the best."""
+        """Index of the best candidate in `candidates`."""
         return int(self.improved)
 
     @property
     def val_aggregate_scores(self) -> list[float | None]:
-        """Their metric on the validation set; None of a seed that never ran."""
+        """Validation metric of each candidate; None for a seed that never ran."""
         run = self.run
         return [run.seed_value, run.best_value] if self.improved else [run.seed_value]
 
     @property
     def total_metric_calls(self) -> int:
-        """Rollouts, those of a proof and of a claim among them."""
+        """Number of rollouts, including those for proofs and the claim."""
         return self.run.spend.rollouts
 
     @property
     def run_dir(self) -> str:
-        """The folder of the run."""
+        """Folder of the run."""
         return str(self.run.folder)
 
     def __str__(self) -> str:
@@ -78,17 +78,17 @@ def optimize(
     adapter: Any = None,  # noqa: ANN401 # whatever has the methods of a GEPAAdapter
     **terms: Unpack[TaskTerms],
 ) -> Result:
-    """Improve texts by a `GEPAAdapter`, and promote only what is proven better.
+    """Improve texts by a `GEPAAdapter`, and promote only candidates that are proven better.
 
     Takes what `gepa.optimize` of gepa 0.1.4 takes. `docs/guide/from-gepa.md` says what becomes of
-    each argument; one that means nothing here is refused by its name.
+    each argument. Arguments without effect here are refused by name.
 
     Args:
         seed_candidate: texts by component.
-        trainset: what proposers may look at; a list or a `DataLoader`.
-        valset: what decides. Without one, or where it is the train set again, `split` shares the
-            train set out, for what a proposer has seen is no evidence.
-        adapter: evaluates a batch of them with a candidate.
+        trainset: cases that proposers may see; a list or a `DataLoader`.
+        valset: cases that decide. Without one, or if it is the train set again, `split` divides the
+            train set, because cases that a proposer has seen are no evidence.
+        adapter: evaluates a candidate on a batch of cases.
         **terms: see `TaskTerms`.
     """
     check_terms(terms, TaskTerms.__annotations__)
@@ -110,7 +110,7 @@ def optimize(
     writers = writers_of(terms, getattr(used, "propose_new_texts", None))
     runner = AdapterRunner(used, data.items)
     if adapter is None:
-        # gepa's own has one text whatever it asks and however it scores
+        # gepa's default adapter has the same source for every model and evaluator, so add both
         scores = terms.get("evaluator")
         parts = (runner.source, source_of_model(terms.get("task_lm")), source_of_model(scores))
         runner.source = "\n".join(parts)
@@ -120,12 +120,12 @@ def optimize(
 
 
 def evaluator(adapter: Any) -> Runner:  # noqa: ANN401 # whatever has the methods of a GEPAAdapter
-    """A `GEPAAdapter` as the `evaluate` of `kept.optimize`; a case's data is a data instance."""
+    """A `GEPAAdapter` as the `evaluate` of `kept.optimize`; case data is a data instance."""
     return AdapterRunner(adapter)
 
 
 def reflecting(seed: Mapping[str, str], terms: Terms) -> Reflecting:
-    """How a proposer looks at cases, whoever writes."""
+    """Reflecting proposer as configured by the call, with a placeholder author."""
     selector = terms.get("module_selector", "round_robin")
     if selector not in ("round_robin", "all"):
         hint = 'give "round_robin" or "all"'
@@ -137,7 +137,7 @@ def reflecting(seed: Mapping[str, str], terms: Terms) -> Reflecting:
 
 
 def check_texts(given: object) -> None:
-    """Refuse what is no texts by component."""
+    """Refuse a seed that is not a mapping of component names to texts."""
     rows: Mapping[object, object] = (
         cast("Mapping[object, object]", given) if isinstance(given, Mapping) else {}
     )
@@ -147,7 +147,7 @@ def check_texts(given: object) -> None:
 
 
 def items_of(given: Iterable[Any], name: str) -> list[Any]:
-    """A list, or all that a `DataLoader` can fetch."""
+    """List of all items, from an iterable or from a `DataLoader`."""
     loader = cast("Any", given)
     if hasattr(loader, "all_ids") and hasattr(loader, "fetch"):
         return list(loader.fetch(loader.all_ids()))
@@ -169,13 +169,13 @@ def _default_adapter(terms: TaskTerms) -> Any:  # noqa: ANN401 # gepa's own
 
 
 TEXT = "current_candidate"
-"""The name that a candidate of one text has in side information."""
+"""Component name of a candidate that is a single text."""
 
 WISHES = {"objective": "What is wanted", "background": "What to know"}
 
 
 class Evaluating:
-    """Its evaluator, with the methods of an adapter."""
+    """The user's evaluator function with the methods of an adapter."""
 
     def __init__(self, function: Callable[..., Any], *, whole: bool, alone: bool) -> None:
         self.function = function
@@ -190,7 +190,7 @@ class Evaluating:
     def evaluate(
         self, batch: Sequence[Any], candidate: dict[str, str], capture_traces: bool = False
     ) -> SimpleNamespace:
-        """Each of them by a call of its own."""
+        """Evaluate the items one call at a time."""
         rows = [self._one(item, candidate) for item in batch]
         return SimpleNamespace(
             outputs=[None for _ in rows],
@@ -205,7 +205,7 @@ class Evaluating:
         eval_batch: SimpleNamespace,
         components_to_update: list[str],
     ) -> dict[str, list[dict[str, Any]]]:
-        """Side information, with what it says of each component."""
+        """Side information of each evaluation, per component."""
         return {
             name: [_record(name, candidate, info, score) for info, score in rows]
             for name in components_to_update
@@ -213,6 +213,7 @@ class Evaluating:
         }
 
     def _one(self, item: object, candidate: dict[str, str]) -> tuple[Any, dict[str, Any]]:
+        # `example` is passed only if the evaluator takes it and there is a dataset
         given = {"example": item} if self._shows else {}
         log = _Log()
         try:
@@ -227,7 +228,7 @@ class Evaluating:
 
 
 class _Log:
-    """What `log` of gepa's module is told during one call, if that module is there at all."""
+    """Capture of gepa's `log` calls during one evaluation; empty if gepa is not loaded."""
 
     def __init__(self) -> None:
         self._module: Any = sys.modules.get("gepa.optimize_anything")
@@ -236,7 +237,7 @@ class _Log:
             self._module.set_log_context(self._context)
 
     def end(self) -> str:
-        """All that was said."""
+        """All text logged so far; stops the capture."""
         if not self._module:
             return ""
         self._module.set_log_context(None)
@@ -252,17 +253,17 @@ def optimize_anything(
     config: Any = None,  # noqa: ANN401 # theirs, or a mapping like it
     **terms: Unpack[AnythingTerms],
 ) -> Result:
-    """Improve a text by a function that scores it, and promote only what is proven better.
+    """Improve a text by a scoring function, and promote only texts that are proven better.
 
-    Takes what `optimize_anything` of gepa 0.1.4 takes; what its `config` says may as well be said
-    by the arguments of `optimize`.
+    Takes the arguments of `optimize_anything` of gepa 0.1.4. Settings in its `config` may also be
+    given as arguments of `optimize`.
 
     Args:
         seed_candidate: a text, or texts by name.
         evaluator: `evaluator(candidate)` or `evaluator(candidate, example)`; returns a score, or a
             score and side information.
-        dataset: what to evaluate on; without it the candidate is all there is.
-        valset: what decides; without it, a part of the dataset.
+        dataset: cases to evaluate on; without it the candidate is evaluated alone.
+        valset: cases that decide; without it, a part of the dataset.
         config: gepa's `GEPAConfig`, or a mapping like it.
         **terms: see `AnythingTerms`.
     """
@@ -298,7 +299,7 @@ def optimize_anything(
 def _record(
     name: str, candidate: Mapping[str, str], info: Mapping[str, Any], score: object
 ) -> dict[str, Any]:
-    """What side information says of one component: what holds for all, and what is its own."""
+    """Side information for one component: the shared entries and those specific to it."""
     own = {f"{other}_specific_info" for other in candidate}
     found = {key: value for key, value in info.items() if key not in own}
     found |= dict(info.get(f"{name}_specific_info") or {})

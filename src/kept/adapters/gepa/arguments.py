@@ -13,29 +13,29 @@ from kept.errors import SetupError
 
 
 class Terms(OwnTerms, total=False):
-    """Arguments of gepa's that mean something here, and Kept's own."""
+    """Arguments of gepa that take effect here, and Kept's own."""
 
     reflection_lm_kwargs: Mapping[str, Any]
     reflection_prompt_template: str | Mapping[str, str]
-    """With `<curr_param>` and `<side_info>`; instead of Kept's own."""
+    """Template with `<curr_param>` and `<side_info>`; replaces Kept's own prompt."""
     custom_candidate_proposer: Callable[..., Any]
     module_selector: Literal["round_robin", "all"]
     skip_perfect_score: bool
     perfect_score: float
     use_merge: bool
-    """Either: near misses are put together by the race itself."""
+    """Accepted with either value: the race itself merges promising candidates."""
 
 
 class TaskTerms(Terms, total=False):
-    """Those of `gepa.optimize` besides."""
+    """Further arguments of `gepa.optimize`."""
 
     task_lm: str | Callable[..., Any]
-    """With gepa's own adapter, which is used where there is no `adapter`."""
+    """Model for gepa's own adapter, which is used if no `adapter` is given."""
     evaluator: Callable[..., Any]
 
 
 class AnythingTerms(Terms, total=False):
-    """Those of `optimize_anything` besides."""
+    """Further arguments of `optimize_anything`."""
 
     objective: str
     background: str
@@ -82,11 +82,11 @@ REFUSED: Mapping[str, tuple[str, tuple[object, ...]]] = {
     "mlflow_attach_existing": (_TRACKING, (False,)),
     "tracking_key_prefix": (_TRACKING, ("",)),
 }
-"""Why an argument means nothing here, and the values by which it asks for nothing."""
+"""Reason why an argument has no effect here, and the neutral values that are accepted."""
 
 
 def check_terms(given: Mapping[str, object], known: Iterable[str]) -> None:
-    """Refuse by name what would be passed over, and what nobody knows."""
+    """Refuse by name every argument without effect here, and every unknown one."""
     for name, value in given.items():
         if name in known:
             continue
@@ -94,6 +94,7 @@ def check_terms(given: Mapping[str, object], known: Iterable[str]) -> None:
             hint = f"there are {', '.join(known)}"
             raise SetupError(f"`{name}` is no argument of this call", hint=hint)
         why, idle = REFUSED[name]
+        # compare types too: 0 == False, but only False is a neutral value of a flag
         if not any(value is one or (value == one and type(value) is type(one)) for one in idle):
             raise SetupError(f"`{name}` means nothing here: {why}", hint=f"leave `{name}` out")
     check_own(given)
@@ -114,11 +115,11 @@ REFLECTION = (
 )
 PARTS = {"engine": ENGINE, "reflection": REFLECTION, "tracking": ()}
 BY_ITSELF = ("merge",)
-"""Either: near misses are put together by the race itself."""
+"""Accepted with any settings: the race itself merges promising candidates."""
 
 
 def terms_of(config: Any, given: Terms) -> Terms:  # noqa: ANN401 # theirs or a mapping
-    """What a config says, under what a call says itself."""
+    """Arguments from a `config`, overridden by the arguments of the call."""
     if config is None:
         return given
     found: dict[str, Any] = {}
@@ -149,9 +150,9 @@ def _part(part: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 # theirs
 
 
 def _set(value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 # theirs, or a mapping
-    """What was set: all of a mapping, and of theirs what is not as it always is.
+    """Settings in a config: all of a mapping; of a dataclass, those that differ from their default.
 
-    Of a model and a number of workers also the default, for it says which and how many.
+    `reflection_lm` is always included. So are fields without a plain default.
     """
     if isinstance(value, Mapping):
         yield from cast("Mapping[str, Any]", value).items()

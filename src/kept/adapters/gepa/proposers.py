@@ -1,4 +1,4 @@
-"""Who proposes, by the arguments of a call: the adapter itself, a function, a model."""
+"""Choice of authors from the arguments of a call: the adapter itself, a function, a model."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,26 +23,26 @@ _SHAPES = {
     **{name: name for name in ("temperature", "top_p", "max_tokens", "seed")},
     "reasoning_effort": "effort",
 }
-"""Settings of a model by the names that litellm has for them, and by ours."""
+"""Setting names: litellm's, mapped to ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """All that a call says about who proposes."""
+    """All arguments of a call that concern authors of new texts."""
 
     adapter: Callable[..., Any] | None
-    """The adapter's own function."""
+    """`propose_new_texts` of the adapter."""
     custom: Callable[..., Any] | None
     lm: str | Callable[..., Any] | None
     terms: Terms
-    """All that was said, for what it says of money."""
+    """All arguments of the call; read for its limits on cost."""
     settings: Mapping[str, Any] | None = None
     template: str | Mapping[str, str] | None = None
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
     told: str = field(default_factory=partial(prompt, "component"))
 
     def proposers(self, model: Reflecting) -> list[Proposer]:
-        """One for each author, taking turns; as the model is, apart from its author."""
+        """One proposer per author, taking turns; copies of `model` that differ in their author."""
         found = [replace(model, author=author, name=name) for name, author in self._authors(model)]
         if not found:
             message = "nobody writes new texts: the adapter has no `propose_new_texts`"
@@ -84,7 +84,7 @@ class Writers:
 def writers_of(
     terms: Terms, adapter: Callable[..., Any] | None, guidance: Mapping[str, str] | None = None
 ) -> Writers:
-    """Who proposes, as a call says it."""
+    """Collect the arguments that concern authors."""
     template = terms.get("reflection_prompt_template")
     if isinstance(template, str) and "prompts" in terms:
         hint = "each stands for Kept's own prompt: give one of them"

@@ -1,7 +1,7 @@
-"""A `GEPAAdapter` as what runs and scores candidates.
+"""Runner and scorer that call a `GEPAAdapter`.
 
-An adapter is called as its own engine calls it: in batches of one candidate, one call at a time.
-Where a batch fails, each of its cases is tried alone, so that the failure has its case.
+An adapter is called as gepa's engine calls it: in batches of one candidate, one call at a time. If
+a batch fails, each of its cases is tried alone, so that the failure is attributed to its case.
 """
 
 import asyncio
@@ -23,27 +23,27 @@ from kept.engine.user_code import Threads
 from kept.evaluators.runners.function import failure_of, number_of
 
 MOMENT = 0.001
-"""Seconds that a batch waits for others to join."""
+"""Seconds that a batch waits for further cases to join."""
 
 
 class Wanted(NamedTuple):
-    """One case that a candidate is to be evaluated on."""
+    """A request to evaluate one case with one candidate."""
 
     candidate: Candidate
     item: Any
-    """What the adapter knows the case as."""
+    """The adapter's own data instance of the case."""
     traced: bool
-    """Whether somebody wants to see what happened, and not only the score."""
+    """True if traces are requested, and not only the score."""
     future: "asyncio.Future[Rollout | Failure]"
 
     @property
     def kind(self) -> tuple[str, bool]:
-        """What wanted ones of one batch have in common."""
+        """Batch key: only requests that share it go into one batch."""
         return self.candidate.id, self.traced
 
 
 class Strange(Exception):
-    """An adapter broke its own contract."""
+    """The adapter broke its own contract."""
 
 
 class AdapterRunner:
@@ -66,16 +66,16 @@ class AdapterRunner:
         self._threads = Threads(calls)
         self._waiting: deque[Wanted] = deque()
         self._tasks: dict[asyncio.Task[None], Sequence[Wanted]] = {}
-        """Who calls the adapter, and for whom at the moment."""
-        # a call that nobody waits for any more is still a call
+        """Tasks that call the adapter, each with the batch it is working on."""
+        # a cancelled call still runs in its thread, so limit concurrent calls here too
         self._alone = threading.BoundedSemaphore(calls)
         self.source = source_of_kind(adapter)
-        """By which a resume notices another adapter."""
+        """Fingerprint of the adapter, so that resume detects another one."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Have it evaluated with whatever else waits for the same candidate."""
+        """Queue the case; it is evaluated in a batch with others of the same candidate."""
         future: asyncio.Future[Rollout | Failure] = asyncio.get_running_loop().create_future()
         traced = job.purpose in ("feedback", "probe")
         item = self._items.get(case.id, case.data)
@@ -90,11 +90,14 @@ class AdapterRunner:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """The adapter's scores, with what its records say in words."""
+        """The adapter's scores, with the feedback found in its records."""
         return Score(rollout.metrics, findings_in(rollout.trace))
 
     async def close(self) -> None:
-        """Let the threads end; one that is still in the adapter cannot be stopped, only left."""
+        """Close the thread pool.
+
+        A thread still inside the adapter cannot be stopped and is abandoned.
+        """
         self._waiting.clear()
         for task in self._tasks:
             task.cancel()
@@ -106,13 +109,13 @@ class AdapterRunner:
             self._tasks[task] = ()
 
     def _leave(self) -> None:
-        """Stop waiting for a batch that nobody wants any more."""
+        """Cancel tasks whose batches have no waiting caller left."""
         for task, group in self._tasks.items():
             if group and all(wanted.future.done() for wanted in group):
                 task.cancel()
 
     async def _work(self) -> None:
-        """Call the adapter until nobody waits."""
+        """Call the adapter until the queue is empty."""
         me = asyncio.current_task()
         assert me is not None
         try:
@@ -141,12 +144,12 @@ class AdapterRunner:
                 wanted.future.set_result(answer)
 
     def _take(self) -> list[Wanted]:
-        """The next batch: as many of one candidate as wait, but not more than may."""
+        """Next batch: waiting requests that share a batch key, up to the batch size."""
         group: list[Wanted] = []
         rest: deque[Wanted] = deque()
         for wanted in self._waiting:
             if wanted.future.done():
-                continue  # nobody waits for it any more
+                continue  # cancelled while it waited
             if len(group) < self._batch and (not group or wanted.kind == group[0].kind):
                 group.append(wanted)
             else:
@@ -154,6 +157,7 @@ class AdapterRunner:
         self._waiting = rest
         return group
 
+    # runs in a worker thread
     def _apart(self, group: Sequence[Wanted]) -> list[Rollout | Failure]:
         with self._alone:
             return self._evaluate(group)
@@ -170,6 +174,7 @@ class AdapterRunner:
                 return [failure for _ in group]
         if len(group) == 1:
             return [failure]
+        # find the culprit: evaluate each case of the failed batch alone
         return [answer for wanted in group for answer in self._evaluate([wanted])]
 
     def _rollouts(self, group: Sequence[Wanted]) -> Iterable[Rollout]:
@@ -182,6 +187,7 @@ class AdapterRunner:
         others = _rows(told, "objective_scores", len(group)) or [{} for _ in group]
         seen = _rows(told, "trajectories", len(group)) if traced else None
         for at, score in enumerate(scores):
+            # the adapter's further objectives become metrics of the case
             metrics = {str(k): number_of(v) for k, v in dict(others[at] or {}).items()}
             metrics[self._metric] = number_of(score)
             bad = [f"{name} is {score!r:.100}" for name, v in metrics.items() if v is None]
@@ -192,10 +198,11 @@ class AdapterRunner:
             yield Rollout(metrics=measured, trace=trace)
 
     def _trace(self, texts: Mapping[str, str], told: Any, at: int) -> Iterable[TraceItem]:  # noqa: ANN401 # an EvaluationBatch
-        """What the adapter makes of one case for each component.
+        """Records of the adapter for one case, component by component.
 
-        Component by component, for some adapters refuse to speak of two at once.
+        Some adapters refuse to build records for two components at once.
         """
+        # a batch of one case: the same object with every list cut down to the entry `at`
         one = copy.copy(told)
         for name in ("outputs", "scores", "trajectories", "objective_scores"):
             rows = getattr(told, name, None)
@@ -210,7 +217,7 @@ class AdapterRunner:
 
 
 def _rows(told: Any, name: str, count: int) -> Sequence[Any] | None:  # noqa: ANN401 # an EvaluationBatch
-    """A list with one entry a case; None where there is none."""
+    """List with one entry per case; None if the adapter returned none."""
     rows = getattr(told, name, None)
     if rows is None:
         return None

@@ -1,4 +1,4 @@
-"""Drop-in for `inspect_ai.eval` with a text to improve, and translation of its arguments.
+"""Drop-in for `inspect_ai.eval` that improves a text, and translation of its arguments.
 
 An argument that would have no effect here is refused by name, never ignored.
 """
@@ -21,23 +21,23 @@ from kept.evaluators.runners.function import failure_of
 from kept.recipes.function.compile import ProposerLike, make_proposers
 
 CONNECTIONS = 10
-"""Calls to a model that Inspect makes at once, unless it is told another number."""
+"""Number of concurrent model calls that Inspect makes by default."""
 
 RETRIES = 3
-"""Tries of a call more, after which it is an outage; without a number Inspect tries for ever."""
+"""Retries of a call before it counts as an outage; by default Inspect retries forever."""
 
 
 class Terms(OwnTerms, total=False):
-    """What `optimize` takes besides those of `inspect_ai.eval`."""
+    """Arguments of `optimize` besides those of `inspect_ai.eval`."""
 
     proposers: Sequence[ProposerLike]
-    """As those of `kept.optimize`; with `reflection_lm`, a model that writes texts anew too."""
+    """As in `kept.optimize`; with `reflection_lm`, a model that rewrites texts is added."""
     scorer: str
-    """Which one decides, `name` or, where it gives several values, `name.value`; the first."""
+    """Deciding scorer: `name`, or `name.value` if it returns several; default is the first."""
     show_targets: bool
-    """Whether a proposer is shown the right answers of train samples; it is not."""
+    """True if proposers may see the correct answers of train samples; default False."""
     perfect_score: float
-    """A score at which a sample needs no mending; 1."""
+    """Score at which a sample needs no improvement; default 1."""
 
 
 PASSED_ON = (
@@ -46,10 +46,10 @@ PASSED_ON = (
     *("message_limit", "token_limit", "turn_limit", "time_limit", "working_limit", "cost_limit"),
     *("max_subprocesses", "max_sandboxes", "score_on_error", "log_level"),
 )
-"""Arguments of `inspect_ai.eval` that it is given as they are."""
+"""Arguments passed to `inspect_ai.eval` unchanged."""
 
 READ = ("task_args", "limit", "sample_id")
-"""Those that are read here."""
+"""Arguments of `inspect_ai.eval` that are interpreted here."""
 
 _LOGS = "a run is its own record, see `kept show`; Inspect writes no logs meanwhile"
 _REPEATS = "the gate decides how often a sample is run; see `gate` and `max_metric_calls`"
@@ -90,21 +90,21 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("log_realtime", "log_images", "log_model_api", "log_refusals"), _LOGS),
     **dict.fromkeys(("log_buffer", "log_shared", "log_header_only"), _LOGS),
 }
-"""Why an argument of `inspect_ai.eval` means nothing here."""
+"""Reason why an argument of `inspect_ai.eval` has no effect here."""
 
 
 def generating() -> set[str]:
-    """Settings of models, which are passed on too."""
+    """Names of model settings, which are passed on too."""
     return set(import_module("inspect_ai.model").GenerateConfigArgs.__annotations__) - {"seed"}
 
 
 def known_terms() -> dict[str, None]:
-    """All arguments, in the order in which they are told."""
+    """All accepted arguments, in the order of error messages."""
     return dict.fromkeys((*Terms.__annotations__, *READ, *PASSED_ON, *sorted(generating())))
 
 
 def check_terms(given: Mapping[str, Any]) -> None:
-    """Refuse by name what would be passed over, and what nobody knows; all of it at once."""
+    """Refuse every argument without effect here and every unknown one, in one error."""
     known = known_terms()
     problems: list[str] = []
     for name in given:
@@ -120,29 +120,30 @@ def check_terms(given: Mapping[str, Any]) -> None:
     if problems:
         hint = f"there are {', '.join((*Terms.__annotations__, *READ, *PASSED_ON))}"
         raise SetupError("\n".join(problems), hint=f"{hint}, and the settings of Inspect's models")
-    # the timeout here is that of Inspect's models
+    # `timeout` is a setting of Inspect's models here, not of `kept.optimize`
     check_own({name: value for name, value in given.items() if name != "timeout"})
 
 
 def options_of(terms: Mapping[str, Any], workers: int) -> dict[str, Any]:
-    """What Inspect's `eval` is told."""
+    """Options for Inspect's `eval`."""
     found = {name: terms[name] for name in (*PASSED_ON, *generating()) if name in terms}
     found.setdefault("max_retries", RETRIES)
+    # Inspect would otherwise limit concurrent model calls to fewer than there are workers
     if workers > CONNECTIONS and not {"max_connections", "adaptive_connections"} & found.keys():
         found["max_connections"] = workers
     return found
 
 
 def told(terms: Mapping[str, Any]) -> str:
-    """How Inspect is called, as far as that is plain: a resume notices where it is otherwise."""
+    """Fingerprint of the plain options passed to Inspect, so that resume detects changes."""
     names = sorted({*PASSED_ON, *generating()} & terms.keys())
     plain = [(name, terms[name]) for name in names if isinstance(terms[name], str | int | float)]
-    # where a model is, may change between two sittings
+    # the address of a model and the log level may change between two sessions
     return repr([row for row in plain if row[0] not in ("model_base_url", "log_level")])
 
 
 def secrets_of(terms: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a call says in confidence."""
+    """Secret values among the arguments: keys and tokens in `model_args`."""
     args: object = terms.get("model_args")
     if not isinstance(args, Mapping):
         return ()
@@ -158,7 +159,7 @@ def optimize(
     artifact: str | Path | Mapping[str, str] | Sequence[str],
     **terms: Any,  # noqa: ANN401 # those of Inspect are named by Inspect
 ) -> Result:
-    """Improve texts by an Inspect task, and promote only what is proven better.
+    """Improve texts by an Inspect task, and promote only candidates that are proven better.
 
     Args:
         task: a function of the texts that returns a `Task`, under `@task` or not; or a file,
@@ -218,7 +219,7 @@ def _maker(task: object, artifact: Any, args: Mapping[str, Any]) -> Maker:  # no
 
 
 def _measure(maker: Maker, choice: Choice) -> tuple[Samples, list[str]]:
-    """The samples of the seed's task, and the names of its scorers."""
+    """Read samples and scorer names of the seed's task; refuse a task whose samples vary."""
     first, names = _look(maker, choice)
     again, _ = _look(maker, choice)
     if not first.same(again):
@@ -260,7 +261,7 @@ def _proposers(texts: Mapping[str, str], terms: Terms) -> Iterator[Proposer]:
 
 
 def _placed(terms: Terms) -> Terms:
-    """With whole paths: while a task file is loaded, the process is in its folder."""
+    """Arguments with absolute paths: the process changes its folder while a task file is loaded."""
     whole: dict[str, Any] = {**terms}
     for name in ("home", "run_dir"):
         if name in whole:

@@ -25,35 +25,35 @@ Phase = Literal["waiting", "solving", "solved", "scoring"]
 
 @dataclass(slots=True, eq=False)
 class Ask:
-    """One sample, to be run once as a candidate has it."""
+    """Request to run one sample once for a candidate."""
 
     sample: str
-    """Its id."""
+    """Id of the sample."""
     epoch: int
-    """By which Inspect, and its cache, tell one draw from another."""
+    """Epoch of the rollout; keeps repeats apart in Inspect and in its cache."""
     tell: Callable[[Any], None]
-    """Takes Inspect's sample when it has ended, or whatever came instead."""
+    """Callback for Inspect's finished sample, or for the exception that came instead."""
     phase: Phase = "waiting"
     error: BaseException | None = None
-    """What was raised in a solver or a scorer."""
+    """Exception raised in a solver or a scorer."""
     left: bool = False
-    """Nobody waits for it any more."""
+    """True once the caller has stopped waiting."""
     scopes: list[Any] = field(default_factory=list[Any])
 
     @property
     def key(self) -> tuple[str, int]:
-        """What the running task knows it by."""
+        """Key of the request within the running task."""
         return self.sample, self.epoch
 
     def leave(self) -> None:
-        """Stop whatever is under way."""
+        """Cancel the sample, whether it is running or still waiting."""
         self.left = True
         for scope in self.scopes:
             scope.cancel()
 
 
 class Left(Exception):
-    """Raised inside a sample that nobody waits for any more."""
+    """Raised inside a sample whose caller has stopped waiting."""
 
 
 def watched(
@@ -62,7 +62,10 @@ def watched(
     during: Phase,
     after: Phase,
 ) -> Callable[[Any, Any], Awaitable[Any]]:
-    """The same, with what is raised kept, and a way to stop it. It keeps its name in Inspect."""
+    """Wrap a solver or scorer: record exceptions and allow cancellation.
+
+    Its name in Inspect stays.
+    """
     anyio: Any = import_module("anyio")
 
     @wraps(inner)
@@ -88,16 +91,16 @@ def watched(
 
 
 NAME = "kept"
-"""The entry of a task's metadata by which its log is known."""
+"""Metadata entry of a task that identifies its log."""
 
 
 class Feed:
-    """Belongs to the thread of the `eval`, as all that it calls."""
+    """Source of samples for one task. Used only in the thread of the `eval`."""
 
     def __init__(self, samples: Callable[[str], Any], number: int) -> None:
         self.number = number
         self._samples = samples
-        """A sample of the candidate's by its id; made anew, for a solver may change it."""
+        """Factory of a sample by id; a fresh copy each time, as a solver may change it."""
         self._asks: dict[tuple[str, int], Ask] = {}
         self._used: set[tuple[str, int]] = set()
         self._early: list[Ask] = []
@@ -107,16 +110,16 @@ class Feed:
 
     @property
     def begun(self) -> bool:
-        """Whether Inspect has started the task."""
+        """True once Inspect has started the task."""
         return self._context is not None
 
     @property
     def idle(self) -> bool:
-        """Whether it has nothing to do."""
+        """True if no sample is running or waiting."""
         return not self._asks and self._wake is not None
 
     def source(self) -> Any:  # noqa: ANN401 # a SampleSource
-        """What stands in the task for its dataset."""
+        """Dataset of the task: a `SampleSource` that is fed during the run."""
         made = import_module("inspect_ai").SampleSource
         return made.from_samples(
             [],
@@ -126,11 +129,12 @@ class Feed:
         )
 
     def add(self, ask: Ask) -> None:
-        """Have a sample run, beside what runs already."""
+        """Queue a sample to run beside those already running."""
         while ask.key in self._used:
-            ask.epoch += 1  # it is tried again
+            ask.epoch += 1  # a retry needs a key of its own
         self._used.add(ask.key)
         self._asks[ask.key] = ask
+        # before Inspect's first call of `_next`, or while `_next` sleeps, only `_next` may enqueue
         if self._context is None or self._wake is not None:
             self._early.append(ask)
             if self._wake is not None:
@@ -139,13 +143,13 @@ class Feed:
             self._context.run(self._enqueue, ask)
 
     def end(self) -> None:
-        """Have the task end, when what it has is done."""
+        """End the task after its current samples."""
         self._ending = True
         if self._wake is not None:
             self._wake.set()
 
     def fail(self, why: Any) -> None:  # noqa: ANN401 # told as it is
-        """Tell all who wait that nothing will come."""
+        """Answer all waiting requests with `why`, and end the task."""
         asks, self._asks = list(self._asks.values()), {}
         self._early.clear()
         self._ending = True
@@ -153,12 +157,12 @@ class Feed:
             ask.tell(why)
 
     def leave(self) -> None:
-        """Stop whatever is under way."""
+        """Cancel all samples of the task."""
         for ask in self._asks.values():
             ask.leave()
 
     def adapted(self, task: Any) -> Any:  # noqa: ANN401 # a Task
-        """A task that runs what it is fed, and is watched."""
+        """The task with the feed as its dataset, and with its solver and scorers watched."""
         setup = task.setup
         steps = list(cast("Sequence[Any]", setup)) if isinstance(setup, Sequence) else [setup]
         return import_module("inspect_ai").task_with(
@@ -187,7 +191,7 @@ class Feed:
         import_module("inspect_ai").enqueue_sample(sample, epoch=ask.epoch)
 
     async def _next(self) -> list[Any] | None:
-        """Called where nothing is under way; what is enqueued in here is run."""
+        """Inspect calls this when no sample is running; returns after new ones are enqueued."""
         self._context = copy_context()
         if not self._early and not self._ending:
             self._wake = asyncio.Event()
@@ -211,7 +215,7 @@ class Feed:
 
 @contextmanager
 def unseen() -> Generator[Callable[[], None]]:
-    """Have Inspect show nothing, and leave its display and the logging as they were before.
+    """Silence Inspect, and restore its display and the logging settings afterwards.
 
     A display that was made for an eval before would be used for this one too, and take the
     terminal. Inspect sets up the logging of the whole process when an eval begins; what is yielded
@@ -251,14 +255,14 @@ OPEN = 64
 """Candidates whose tasks stay open; of more, an idle one is closed."""
 
 START = 30.0
-"""Seconds that Inspect gets to start a task, which takes it some milliseconds."""
+"""Seconds that Inspect gets to start a task; usually it takes milliseconds."""
 
 PATIENCE = 20.0
-"""Seconds that it gets to end, once nothing is wanted of it."""
+"""Seconds that Inspect gets to end after `close`."""
 
 
 class Made:
-    """What becomes of a candidate in Inspect."""
+    """Task of a candidate, with its samples."""
 
     def __init__(
         self,
@@ -268,21 +272,21 @@ class Made:
     ) -> None:
         self.task = task
         self.samples = samples
-        """A copy of a sample by its id."""
+        """Copy of a sample by its id."""
         self.close = close
 
 
 class Running:
-    """From `start` to `close`; what is asked before or after is refused."""
+    """The long-lived `eval`, from `start` to `close`; requests outside this time are refused."""
 
     def __init__(self, options: Mapping[str, Any], workers: int) -> None:
         self._options = options
         self._workers = workers
         self._feeds: dict[str, Feed] = {}
-        """By the candidate, the one that was asked last behind."""
+        """Feeds by candidate id, least recently used first."""
         self._made: dict[int, Made] = {}
         self._unmade: dict[str, BaseException] = {}
-        """What came of candidates of which no task can be made."""
+        """Exceptions of candidates whose task could not be built."""
         self._number = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
@@ -290,11 +294,11 @@ class Running:
         self._hush: Callable[[], None] | None = None
         self._ready = threading.Event()
         self._why: BaseException | None = None
-        """What ended it."""
+        """Exception that ended the eval."""
         self._thread = threading.Thread(target=self._work, name="kept-inspect", daemon=True)
 
     def start(self) -> None:
-        """Returns when it runs; raises a `SetupError` where it does not."""
+        """Start the eval and wait until it runs; raises a `SetupError` if it cannot."""
         self._thread.start()
         self._ready.wait()
         if self._context is None:
@@ -306,7 +310,7 @@ class Running:
             raise SetupError(f"Inspect cannot run: {said(self._why)}", hint=hint)
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call something where tasks are made, and wait for it."""
+        """Call a function in the thread and context that build tasks; wait for its result."""
         done = threading.Event()
         found: list[Any] = []
 
@@ -329,7 +333,7 @@ class Running:
         return cast("T", told)
 
     async def run(self, candidate: str, make: Callable[[], Made], ask: Ask) -> Any:  # noqa: ANN401 # an EvalSample
-        """A sample of Inspect's that has ended, or the exception that came instead."""
+        """Inspect's finished sample, or the exception that came instead."""
         here = asyncio.get_running_loop()
         future: asyncio.Future[Any] = here.create_future()
 
@@ -338,7 +342,7 @@ class Running:
                 future.set_result(told)
 
         def tell(told: object) -> None:
-            # where the loop is closed, nobody waits any more
+            # the loop is closed: the caller has stopped waiting
             with suppress(RuntimeError):
                 here.call_soon_threadsafe(settle, told)
 
@@ -352,13 +356,13 @@ class Running:
             raise
 
     def close(self) -> None:
-        """Stop what is under way, and wait until it is gone."""
+        """Cancel running samples, and wait until the eval has ended."""
         if self._thread.is_alive():
             self._soon(self._finish)
             self._thread.join(PATIENCE)
 
     def _soon(self, function: Callable[..., None], *args: object) -> bool:
-        """Have something done in the thread; whether there is one."""
+        """Schedule a function in the eval's thread; False if the thread has ended."""
         if self._loop is None or not self._thread.is_alive():
             return False
         try:
@@ -397,7 +401,7 @@ class Running:
         self._made[feed.number] = made
         self._context.run(import_module("inspect_ai").enqueue_task, feed.adapted(made.task))
         assert self._loop is not None
-        # of a task that it cannot even start, Inspect tells nobody
+        # Inspect reports nothing about a task that it cannot even start
         self._loop.call_later(START / 2, self._started, feed)
         return feed
 
@@ -407,7 +411,7 @@ class Running:
         if last:
             self._drop(feed.number, "it did not start, and its log says why")
         else:
-            # time may have passed without a moment for Inspect: a solver can hold the thread
+            # Inspect may not have had a chance to run yet: a solver can block the thread
             assert self._loop is not None
             self._loop.call_later(START / 2, partial(self._started, feed, last=True))
 
@@ -436,7 +440,7 @@ class Running:
 
     def _eval(self) -> None:
         theirs: Any = import_module("inspect_ai")
-        # stays open from the beginning to the end, so that tasks can be added at any time
+        # this task stays open from beginning to end, so that tasks can be added at any time
         anchor = theirs.Task(dataset=theirs.SampleSource.from_samples([], next_samples=self._began))
         source = theirs.TaskSource.from_tasks([anchor], task_complete=self._completed)
         with unseen() as self._hush:
@@ -471,7 +475,7 @@ class Running:
         made = self._made.pop(number, None)
         if made is not None:
             made.close()
-        # one that is still among the feeds ended by itself, and so by an error
+        # a feed that is still listed was not closed by us: its task ended with an error
         self._drop(number, log.error.message if log.error else f"its status is {log.status}")
 
     def _drop(self, number: int, why: str) -> None:
@@ -482,7 +486,7 @@ class Running:
 
 
 def said(error: BaseException | None) -> str:
-    """What an exception says; Inspect writes some of its own for a console."""
+    """Text of an exception, without the console markup that Inspect puts into some of its own."""
     if error is None:
         return "nobody knows why"
     text = str(getattr(error, "message", "") or error) or type(error).__name__

@@ -43,7 +43,7 @@ WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
 def number_in(value: object) -> float | None:
-    """A value of a score as a number; None for what Inspect would only guess at."""
+    """Score value as a number; None where Inspect itself would only guess."""
     if isinstance(value, str):
         known = GRADES.get(value, WORDS.get(value.lower()))
         if known is not None:
@@ -57,7 +57,7 @@ def number_in(value: object) -> float | None:
 
 
 def metrics_of(scores: Mapping[str, Any], which: str | None) -> dict[str, float] | Failure:
-    """All that is a number, by the name of its scorer, and the one that decides."""
+    """All numeric values by scorer name, and under `score` the one that decides."""
     found: dict[str, float] = {}
     for name, score in scores.items():
         values: object = score.value
@@ -71,6 +71,7 @@ def metrics_of(scores: Mapping[str, Any], which: str | None) -> dict[str, float]
                 found[key] = number
     if not scores:
         return _nothing("the scorers gave no score")
+    # the first scorer decides unless another one is named
     first, score = next(iter(scores.items()))
     chosen = which or first
     if chosen in found:
@@ -85,12 +86,12 @@ def metrics_of(scores: Mapping[str, Any], which: str | None) -> dict[str, float]
 
 
 def feedback_of(scores: Mapping[str, Any], answer: str) -> str:
-    """What scorers said in words, each by its name."""
+    """Verdicts and explanations of the scorers, one line each."""
     lines: list[str] = []
     for name, score in scores.items():
         told = score.value if isinstance(score.value, str) else f"{score.value}"
         why = (score.explanation or "").strip()
-        # many scorers explain themselves by the answer once more
+        # many scorers only repeat the answer as their explanation
         lines.append(f"{name}: {told}" + (f" ({why})" if why and why != answer.strip() else ""))
     return "\n".join(lines)
 
@@ -100,7 +101,7 @@ def _nothing(words: str) -> Failure:
 
 
 def unmade(error: BaseException, ask: Ask) -> Failure:
-    """Of a sample that Inspect never had."""
+    """Failure for a sample that never reached Inspect."""
     if isinstance(error, Changed | SetupError):
         return Failure("crash", "candidate", error.message)
     if error is ask.error:
@@ -109,7 +110,7 @@ def unmade(error: BaseException, ask: Ask) -> Failure:
 
 
 def trouble_of(sample: Any, ask: Ask) -> Failure:  # noqa: ANN401 # an EvalSample
-    """Of a sample that ended in an error."""
+    """Failure for a sample that ended in an error."""
     scoring = ask.phase in ("solved", "scoring")
     asked = [event for event in sample.events if event.event == "model"]
     if asked and asked[-1].error is not None:
@@ -129,7 +130,7 @@ def trouble_of(sample: Any, ask: Ask) -> Failure:  # noqa: ANN401 # an EvalSampl
 
 def _of_model(event: Any, error: BaseException | None) -> Failure:  # noqa: ANN401 # a ModelEvent
     while error is not None and hasattr(error, "last_attempt"):
-        # tried in vain as often as it may be: what came of the last time counts
+        # retries are exhausted: the exception of the last attempt counts
         error = cast("Any", error).last_attempt.exception()
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
@@ -137,10 +138,10 @@ def _of_model(event: Any, error: BaseException | None) -> Failure:  # noqa: ANN4
     elif (
         error is not None
         and failure_of(_tame(error)).blame == "candidate"
-        # names by which clients of models say that the connection did not hold
+        # class names by which model clients signal a lost connection
         and not any("Connect" in k.__name__ or "Timeout" in k.__name__ for k in type(error).mro())
     ):
-        # what it raised is neither an answer nor an outage: a provider that is set up wrongly, say
+        # neither an answer nor an outage, for example a misconfigured provider
         told = f"`{event.model}` could not be asked: {type(error).__name__}: {said(error)}"
         return Failure("harness", "infrastructure", told[:LONGEST])
     else:
@@ -161,34 +162,34 @@ def _tail(sample: Any) -> str:  # noqa: ANN401 # an EvalSample
 
 
 MAX_MESSAGE_CHARS = 2000
-"""Characters of one message in a record."""
+"""Maximum characters of one message in a record."""
 
 MESSAGES = 40
-"""Messages of a record, the last ones."""
+"""Maximum messages in a record; the last ones are kept."""
 
 ATTACHED = "attachment://"
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Knows what of a sample is wanted."""
+    """Converts Inspect samples into rollouts."""
 
     components: tuple[str, ...]
     scorer: str | None = None
-    """Which one decides; the first unless it is named."""
+    """Scorer that decides; None for the first."""
     targets: bool = False
-    """Whether proposers are shown the right answers."""
+    """True if proposers may see the correct answers."""
     secrets: tuple[str, ...] = ()
 
     def read(self, told: Any, ask: Ask, *, seen: bool) -> Rollout | Failure:  # noqa: ANN401 # theirs
-        """A rollout, with a record of it where somebody will look at it."""
+        """Rollout of a sample; with a trace if `seen`."""
         if isinstance(told, BaseException):
             return self._safe(unmade(told, ask))
         used = usage_of(told)
         scores: dict[str, Any] = told.scores or {}
         if told.error is not None:
             failure = trouble_of(told, ask)
-            # `score_on_error` asks for what the scorers say nevertheless
+            # with `score_on_error`, scores count despite an error of the candidate
             if failure.blame == "infrastructure" or not scores:
                 return self._safe(replace(failure, usage=used))
         elif told.limit is not None and not scores:
@@ -225,7 +226,8 @@ class Reader:
 
 
 def usage_of(sample: Any) -> Usage:  # noqa: ANN401 # an EvalSample
-    """Tokens as Inspect counted them, and dollars: as it says, or as they are listed."""
+    """Tokens as Inspect counted them; cost from Inspect, or else from list prices."""
+    # replies read from Inspect's cache are no new calls
     asked = [e for e in sample.events if e.event == "model" and e.cache != "read"]
     found = Usage(calls=len(asked))
     for name, used in sample.model_usage.items():
@@ -241,7 +243,7 @@ def usage_of(sample: Any) -> Usage:  # noqa: ANN401 # an EvalSample
 
 
 def _talk(sample: Any, messages: Sequence[Any]) -> str:  # noqa: ANN401 # theirs
-    """Messages in words, with the tools that were called."""
+    """Messages as plain text, with the tool calls in them."""
     lines: list[str] = []
     for message in messages:
         lines.append(f"[{message.role}] {_resolved(sample, message.text)[:MAX_MESSAGE_CHARS]}")
@@ -253,7 +255,7 @@ def _talk(sample: Any, messages: Sequence[Any]) -> str:  # noqa: ANN401 # theirs
 
 
 def _resolved(sample: Any, text: str) -> str:  # noqa: ANN401 # an EvalSample
-    """A text that Inspect may have put away."""
+    """Text of a message; Inspect moves long ones into attachments."""
     return sample.attachments.get(text.removeprefix(ATTACHED), text)
 
 
@@ -276,12 +278,12 @@ class TaskRunner:
         self._reader = reader
         self._seed = seed
         self.source = source
-        """By which a resume notices another task."""
+        """Fingerprint of the task, so that resume detects changes."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Have Inspect run the sample beside all others that are under way."""
+        """Run the sample in Inspect, concurrently with all others."""
         make = partial(self._make, candidate)
         ask = Ask(case.id, self._draw(job), _nobody)
         told = await self._running.run(candidate.id, make, ask)
@@ -290,21 +292,21 @@ class TaskRunner:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """What the scorers said."""
+        """Scores that Inspect's scorers gave during the run."""
         return Score(rollout.metrics, findings_in(rollout.trace))
 
     async def close(self) -> None:
-        """End the eval, and wait until it is gone."""
+        """End the eval, and wait until it has ended."""
         await asyncio.get_running_loop().run_in_executor(None, self._running.close)
 
     def _make(self, candidate: Candidate) -> Made:
         return made(self._maker, self._samples, candidate.texts)
 
     def _draw(self, job: Job) -> int:
-        """The epoch of a rollout: Inspect's cache answers the same draw, never two draws alike."""
+        """Epoch of a rollout: a repeat can be answered from Inspect's cache, two repeats differ."""
         name = f"{self._seed} {job.purpose} {job.repeat}"
         return 1 + int.from_bytes(hashlib.sha256(name.encode()).digest()[:3], "big")
 
 
 def _nobody(told: Any) -> None:  # noqa: ANN401 # whatever is told
-    """Until somebody waits."""
+    """Placeholder callback until the request is submitted."""

@@ -28,19 +28,19 @@ from kept.errors import KeptError, SetupError
 from kept.recipes.function.compile import artifact_texts, parse_ratio, source_of, warn_of_overlaps
 
 SHOWN = ("input", "choices", "target", "metadata", "sandbox", "files", "setup")
-"""What makes a sample the one that it is."""
+"""Fields by which two samples are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which samples of a dataset there are, as `inspect_ai.eval` is told."""
+    """Selection of samples from a dataset, as in `inspect_ai.eval`."""
 
     limit: int | tuple[int, int] | None = None
     ids: tuple[str, ...] | None = None
-    """Or patterns of them."""
+    """Sample ids, or patterns of them."""
 
     def of(self, rows: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
-        """Those that are meant."""
+        """Rows that the selection includes."""
         if self.ids is not None:
             return [row for row in rows if any(fnmatchcase(row[0], id_) for id_ in self.ids)]
         if isinstance(self.limit, tuple):
@@ -50,14 +50,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Samples by their ids."""
+    """Samples of a task by their ids."""
 
     by_id: Mapping[str, Any]
     choice: Choice
 
     @staticmethod
     def read(task: Any, choice: Choice) -> "Samples":  # noqa: ANN401 # a Task
-        """Those of a task; one without an id is known by its place, as in Inspect."""
+        """Read the samples of a task; a sample without an id gets its position, as in Inspect."""
         if not hasattr(task, "dataset") or not hasattr(task, "scorer"):
             hint = "return inspect_ai.Task(…)"
             raise SetupError(f"the task function returned {task!r:.80}", hint=hint)
@@ -81,13 +81,13 @@ class Samples:
         return Samples(dict(rows), choice)
 
     def copy(self, case: str) -> Any:  # noqa: ANN401 # a Sample
-        """A sample to be changed at will."""
+        """Deep copy of a sample, safe to change."""
         sample = self.by_id[case]
         id_ = sample.id if sample.id is not None else int(case)
         return sample.model_copy(deep=True, update={"id": id_})
 
     def data(self, split: str, seed: int) -> Data:
-        """Samples as cases, shared out."""
+        """Samples as cases, split into train, holdout and test."""
         cases = [Case(id_, _plain(sample)) for id_, sample in self.by_id.items()]
         shared = split_cases(cases, parse_ratio(split), seed)
         if fault := fault_in(shared):
@@ -97,7 +97,7 @@ class Samples:
         return Data(shared, {})
 
     def other(self, theirs: "Samples") -> "Samples":
-        """Those of another, held once where they are like ours: a dataset may be large."""
+        """Samples of another task, sharing equal ones with ours to save memory."""
         mine = self.by_id
         rows = {
             id_: mine[id_] if id_ in mine and mine[id_] == sample else sample
@@ -106,7 +106,7 @@ class Samples:
         return Samples(rows, self.choice)
 
     def same(self, other: "Samples") -> bool:
-        """Whether both are the same samples in the same places."""
+        """True if both have the same samples under the same ids."""
         mine, theirs = self.by_id, other.by_id
         return mine.keys() == theirs.keys() and all(
             _plain(sample) == _plain(theirs[id_]) for id_, sample in mine.items()
@@ -114,7 +114,7 @@ class Samples:
 
 
 def choice_of(terms: Mapping[str, Any]) -> Choice:
-    """What a call says of it."""
+    """Selection of samples from the arguments of a call."""
     limit, ids = terms.get("limit"), terms.get("sample_id")
     if limit is not None and ids is not None:
         raise SetupError("both `limit` and `sample_id` are given", hint="give one of them")
@@ -127,37 +127,37 @@ def choice_of(terms: Mapping[str, Any]) -> Choice:
 def _plain(sample: Any) -> dict[str, Any]:  # noqa: ANN401 # a Sample
     told = sample.model_dump(mode="json", include=set(SHOWN), exclude_none=True, fallback=str)
     if isinstance(told["input"], list):
-        # messages have ids that are drawn anew whenever they are made
+        # message ids are generated anew each time a sample is built
         rows = cast("list[dict[str, Any]]", told["input"])
         told["input"] = [{k: v for k, v in row.items() if k != "id"} for row in rows]
     return told
 
 
 MOST = 64 << 20
-"""Bytes of a folder that is copied for every candidate."""
+"""Maximum bytes of a task folder; it is copied for every candidate."""
 
 PASSED_OVER = ("__pycache__", "node_modules", "logs")
 
 
 class Changed(KeptError):
-    """A candidate that changed what it is measured by."""
+    """A candidate that changed its own test data."""
 
 
 class Maker(Protocol):
-    """Makes the task of a candidate."""
+    """Builds the task of a candidate."""
 
     texts: dict[str, str]
-    """Of the seed."""
+    """Texts of the seed."""
     source: str
-    """By which a resume notices another task."""
+    """Fingerprint of the task, so that resume detects changes."""
 
     def make(self, texts: Mapping[str, str]) -> tuple[Any, Callable[[], None]]:
-        """A task, and what is to be done when nobody wants it any more."""
+        """The task, and a function that releases its resources."""
         ...
 
 
 class Factory:
-    """A function whose parameters are the texts."""
+    """Task function whose parameters are the texts."""
 
     def __init__(
         self, function: Callable[..., Any], artifact: object, args: Mapping[str, Any]
@@ -168,12 +168,12 @@ class Factory:
         self.source = source_of(function) + repr(sorted(self._args.items()))
 
     def make(self, texts: Mapping[str, str]) -> tuple[Any, Callable[[], None]]:
-        """Call the function."""
+        """Call the function with the texts."""
         return self._function(**texts, **self._args), lambda: None
 
 
 class TaskFile:
-    """`tasks.py@name`, and files below its folder."""
+    """Task file `tasks.py@name`, with texts in files below its folder."""
 
     def __init__(self, spec: str, patterns: Sequence[str], args: Mapping[str, Any]) -> None:
         named = "@" in Path(spec).name
@@ -203,7 +203,7 @@ class TaskFile:
         self.source = "\n".join([called, *told])
 
     def make(self, texts: Mapping[str, str]) -> tuple[Any, Callable[[], None]]:
-        """Copy the folder, put the texts into it, and make the task there."""
+        """Copy the folder, write the texts into it, and build the task there."""
         folder = Path(tempfile.mkdtemp(prefix="kept-inspect-"))
 
         def close() -> None:
@@ -236,12 +236,13 @@ class TaskFile:
         return list(found)
 
     def _matching(self, pattern: str) -> list[Path]:
-        """Files by a pattern below the folder of the task, or one by its path from here."""
+        """Files that match a pattern below the task folder, or a single file by its path."""
         path = Path(pattern).absolute()
         if path.is_file() and path.is_relative_to(self._tree):
             return [path]
         return [] if Path(pattern).is_absolute() else sorted(self._tree.glob(pattern))
 
+    # only tasks defined in this file count, not those that it imports
     def _chosen(self, module: ModuleType) -> Callable[..., Any]:
         known = {
             name: value
@@ -261,7 +262,7 @@ class TaskFile:
 
 
 def made(maker: Maker, samples: Samples, texts: Mapping[str, str]) -> Made:
-    """A candidate's task, with the samples that are its cases."""
+    """Task of a candidate, whose samples must match the cases of the seed's task."""
     task, close = maker.make(texts)
     try:
         mine = samples.other(Samples.read(task, samples.choice))
@@ -282,7 +283,7 @@ def made(maker: Maker, samples: Samples, texts: Mapping[str, str]) -> Made:
 def _texts(
     function: Callable[..., Any], artifact: object, args: Mapping[str, Any]
 ) -> dict[str, str]:
-    """The texts of an artifact by the names of parameters; a single one is the first."""
+    """Texts of an artifact by parameter name; a single text goes to the first parameter."""
     parameters = inspect.signature(function).parameters
     free = [name for name in parameters if name not in args]
     if not isinstance(artifact, str | Path | Mapping):
@@ -303,7 +304,7 @@ def _texts(
 
 
 def _files(tree: Path) -> Iterator[Path]:
-    """All that is copied: not what is hidden, and not what Inspect or Python left behind."""
+    """Files to copy: no hidden files, links, caches or logs."""
     for path in sorted(tree.iterdir()):
         if path.name.startswith(".") or path.name in PASSED_OVER or path.is_symlink():
             continue
@@ -315,9 +316,9 @@ def _files(tree: Path) -> Iterator[Path]:
 
 @contextmanager
 def _inside(folder: Path) -> Generator[None]:
-    """As Inspect loads a file: in its folder, with what lies beside it there to be imported.
+    """Load a file as Inspect does: with its folder as working directory and on `sys.path`.
 
-    What was imported from there is forgotten, or the next candidate would be given it.
+    Modules imported from the folder are removed afterwards, or the next candidate would get them.
     """
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
@@ -337,7 +338,7 @@ def _imported(path: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # while it is made: what asks for the module of a function finds it here
+    # registered while it loads: code that looks up the module of a function must find it
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module

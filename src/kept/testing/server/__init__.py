@@ -1,7 +1,7 @@
-"""A loopback server that answers like a provider of models, from a script.
+"""A loopback server that replies like a model provider, from a script.
 
 It speaks OpenAI chat completions, OpenAI responses, embeddings and Anthropic messages, streamed or
-not, and can be told to misbehave as real services do. Clients of models and agent programs are
+not, and can simulate faults as real services do. Clients of models and agent programs are
 tested against it over real HTTP.
 """
 

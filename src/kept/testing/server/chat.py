@@ -11,7 +11,7 @@ _FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
 
 
 def whole(seen: Seen, reply: ModelReply) -> dict[str, Any]:
-    """A reply in one piece."""
+    """Complete reply as one JSON object."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": None}
     if reply.finish == "refused":
         message |= {"content": None, "refusal": reply.text}
@@ -28,7 +28,7 @@ def empty(seen: Seen) -> dict[str, Any]:
 
 
 def stream(seen: Seen, reply: ModelReply) -> Iterator[bytes]:
-    """The same in pieces."""
+    """Reply as a stream of events."""
     yield _chunk(seen, {"role": "assistant", "content": ""})
     field = "refusal" if reply.finish == "refused" else "content"
     for piece in pieces(reply.text):
@@ -58,13 +58,13 @@ def empty_stream(seen: Seen) -> Iterator[bytes]:
 
 
 def error(message: str, status: int, code: str | None) -> dict[str, Any]:
-    """How an error is told."""
+    """Error body."""
     kind = "server_error" if status >= 500 else "invalid_request_error"
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def usage(reply: ModelReply) -> dict[str, Any]:
-    """What it took, the cached share apart."""
+    """Token counts, with cached tokens as a detail."""
     used = reply.usage
     return {
         "prompt_tokens": used.tokens_in,
@@ -83,7 +83,7 @@ def _calls(reply: ModelReply) -> list[dict[str, Any]]:
 
 
 def _finish(reply: ModelReply) -> str:
-    # OpenAI ends a refusal like any other reply, and tells it by its own field
+    # OpenAI ends a refusal like any other reply, and marks it by a field of its own
     return "tool_calls" if reply.tool_calls else _FINISH.get(reply.finish, "stop")
 
 

@@ -9,11 +9,11 @@ from typing import Any
 from kept.testing.server.script import Seen
 
 SIZE = 64
-"""Numbers of a vector, unless a request says otherwise."""
+"""Dimensions of a vector, unless the request sets another number."""
 
 
 def whole(seen: Seen) -> dict[str, Any]:
-    """One vector a text."""
+    """One vector per text."""
     size = int(seen.body.get("dimensions") or SIZE)
     packed = seen.body.get("encoding_format") == "base64"
     texts = [line.text for line in seen.lines]
@@ -34,7 +34,7 @@ def whole(seen: Seen) -> dict[str, Any]:
 
 
 def vector(text: str, size: int = SIZE) -> list[float]:
-    """Every word moves one place by one; of length 1."""
+    """Unit vector of hashed words: each word adds or subtracts 1 in one dimension."""
     found = [0.0] * size
     for word in text.lower().split():
         digest = hashlib.sha256(word.encode()).digest()

@@ -11,7 +11,7 @@ _FINISH = {"stop": "end_turn", "length": "max_tokens", "refused": "refusal"}
 
 
 def whole(seen: Seen, reply: ModelReply) -> dict[str, Any]:
-    """A reply in one piece."""
+    """Complete reply as one JSON object."""
     content: list[dict[str, Any]] = []
     if reply.text:
         content.append({"type": "text", "text": reply.text})
@@ -27,7 +27,7 @@ def empty(seen: Seen) -> dict[str, Any]:
 
 
 def stream(seen: Seen, reply: ModelReply) -> Iterator[bytes]:
-    """The same in pieces."""
+    """Reply as a stream of events."""
     yield _event("message_start", message=_begun(seen, usage(reply) | {"output_tokens": 1}))
     yield _event("ping")
     index = 0
@@ -56,7 +56,7 @@ def empty_stream(seen: Seen) -> Iterator[bytes]:
 
 
 def error(message: str, status: int, code: str | None) -> dict[str, Any]:
-    """How an error is told."""
+    """Error body."""
     names = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
     names |= {429: "rate_limit_error", 529: "overloaded_error"}
     usual = "api_error" if status >= 500 else "invalid_request_error"
@@ -65,7 +65,7 @@ def error(message: str, status: int, code: str | None) -> dict[str, Any]:
 
 
 def usage(reply: ModelReply) -> dict[str, Any]:
-    """What it took; Anthropic counts what was read from a cache apart from the rest."""
+    """Token counts; Anthropic counts cached input tokens separately."""
     used = reply.usage
     return {
         "input_tokens": used.tokens_in - used.tokens_cached,

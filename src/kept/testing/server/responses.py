@@ -1,4 +1,4 @@
-"""OpenAI responses, as codex speaks it."""
+"""OpenAI responses, as used by codex."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ __all__ = ["empty", "empty_stream", "error", "stream", "whole"]
 
 
 def whole(seen: Seen, reply: ModelReply) -> dict[str, Any]:
-    """A reply in one piece."""
+    """Complete reply as one JSON object."""
     cut = reply.finish == "length"
     return _envelope(seen) | {
         "status": "incomplete" if cut else "completed",
@@ -28,7 +28,7 @@ def empty(seen: Seen) -> dict[str, Any]:
 
 
 def stream(seen: Seen, reply: ModelReply) -> Iterator[bytes]:
-    """The same in pieces, every event numbered."""
+    """Reply as a stream of numbered events."""
     events = [_started(seen), *_items(seen, reply), _ended(whole(seen, reply))]
     yield from _numbered(events)
 
@@ -92,7 +92,7 @@ def _output(seen: Seen, reply: ModelReply) -> Iterator[dict[str, Any]]:
         yield message | {"role": "assistant", "content": content}
     for n, call in enumerate(reply.tool_calls):
         id_ = id_of(seen, f"fc_{n}")
-        # a tool that takes free text is called by another kind of item
+        # a tool with free-text input is called by another kind of item
         custom = seen.tools.get(call.name) == "custom"
         kind, given = ("custom_tool_call", "input") if custom else ("function_call", "arguments")
         item = {"type": kind, "id": id_, "call_id": call.id, "name": call.name}

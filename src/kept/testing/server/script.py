@@ -1,8 +1,6 @@
-"""What a service does wrong, as a value.
+"""Scripted replies and faults, and requests as the server sees them.
 
-A request as the server saw it, whichever protocol it came by.
-
-What the server says next.
+A request has one form here, whichever protocol it came by.
 """
 
 import hashlib
@@ -19,11 +17,11 @@ FaultKind = Literal[
     "slow",  # the reply, after `seconds`
     "drip",  # the reply, a few bytes every `seconds`
     "stall",  # the beginning of the reply, then nothing for `seconds`
-    "cut",  # half the reply, then the connection is gone
-    "truncated",  # half the reply, as if that were all
-    "gives_up",  # half the stream, then an error, since it is too late for a status
-    "wrong_type",  # a page for people
-    "empty",  # a reply in good order that holds nothing
+    "cut",  # half the reply, then the connection is closed
+    "truncated",  # half the reply, as if it were complete
+    "gives_up",  # half the stream, then an error event, since it is too late for a status
+    "wrong_type",  # an HTML page
+    "empty",  # a well-formed reply without content
     "huge",  # `size` bytes
     "body",  # the bytes of `body`, with the status of a reply
 ]
@@ -31,24 +29,24 @@ FaultKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to misbehave."""
+    """One scripted fault."""
 
     kind: FaultKind
     status: int = 500
     message: str = "the script says so"
     code: str | None = None
-    """What a provider calls the error, where it has a word for it."""
+    """Error code of the provider, if it has one."""
     retry_after: float | None = None
-    """Seconds that a client is told to wait."""
+    """Value of the `retry-after` header, in seconds."""
     seconds: float = 0.0
     size: int = 1 << 20
     body: bytes = b""
     content_type: str = ""
-    """Of `body`; by default the one that the protocol has."""
+    """Content type of `body`; by default that of the protocol."""
 
     @property
     def answers(self) -> bool:
-        """Whether a client that is patient enough has its reply in the end."""
+        """True if a patient client eventually gets its reply."""
         return self.kind in ("slow", "drip")
 
     def __str__(self) -> str:
@@ -59,7 +57,7 @@ Wire = Literal["chat", "responses", "embeddings", "messages"]
 
 
 class Line(NamedTuple):
-    """One message of a conversation, in words."""
+    """One message of a conversation, as text."""
 
     role: str
     text: str
@@ -67,47 +65,47 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Seen:
-    """One request, and what became of it."""
+    """One request, and its result."""
 
     number: int
-    """How many requests came before."""
+    """Number of earlier requests."""
     wire: Wire
     path: str
     headers: Mapping[str, str]
-    """By names in lower case."""
+    """Header names in lower case."""
     body: Mapping[str, Any]
     answer: str = ""
-    """`reply`, the fault that came instead, or `given up` by whoever asked; empty before that."""
+    """`reply`, the fault sent instead, or `given up` if the client left; empty before that."""
 
     @property
     def model(self) -> str:
-        """Which model was asked."""
+        """Name of the requested model."""
         return str(self.body.get("model", ""))
 
     @property
     def streamed(self) -> bool:
-        """Whether the reply is wanted in pieces."""
+        """True if the client asked for a stream."""
         return bool(self.body.get("stream"))
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The conversation; what a tool gave back has the role `tool`."""
+        """Messages of the conversation; tool results have the role `tool`."""
         return tuple(_LINES[self.wire](self.body))
 
     @property
     def text(self) -> str:
-        """What the user said last."""
+        """Last message of the user."""
         said = [line.text for line in self.lines if line.role == "user" and line.text]
         return said[-1] if said else ""
 
     @property
     def tool_results(self) -> tuple[str, ...]:
-        """What tools gave back so far."""
+        """Tool results so far."""
         return tuple(line.text for line in self.lines if line.role == "tool")
 
     @property
     def tools(self) -> Mapping[str, str]:
-        """The type of every tool on offer, by its name."""
+        """Type of every offered tool, by name."""
         found: dict[str, str] = {}
         for tool in _items(self.body.get("tools")):
             inner = tool.get("function")
@@ -117,7 +115,7 @@ class Seen:
 
 
 def text_of(content: object) -> str:
-    """The words of a content that is a text, or a list of parts of which some are texts."""
+    """Text of a content that is a string or a list of parts."""
     if isinstance(content, str):
         return content
     parts = [str(item["text"]) for item in _items(content) if isinstance(item.get("text"), str)]
@@ -174,14 +172,14 @@ _LINES = {
 
 
 Say = str | ModelReply | Fault
-"""One answer of a script; a plain text is a reply whose usage is made up from its length."""
+"""One scripted answer; a plain text becomes a reply whose usage is estimated from its length."""
 
 Replies = Sequence[Say] | Callable[[Seen], Say]
 Faults = Sequence[Fault | None] | Callable[[Seen], Fault | None]
 
 
 class Script:
-    """Replies in order or by a function; faults come first, and the replies go on behind them."""
+    """Replies and faults, each in order or by a function; a fault uses up no reply."""
 
     def __init__(self, replies: Replies, faults: Faults) -> None:
         self._replies = replies
@@ -190,7 +188,7 @@ class Script:
         self._next_fault = 0
 
     def fault(self, seen: Seen) -> Fault | None:
-        """What goes wrong with this request, if anything does."""
+        """Fault for this request, if any."""
         if callable(self._faults):
             return self._faults(seen)
         self._next_fault += 1
@@ -198,7 +196,7 @@ class Script:
         return self._faults[here] if here < len(self._faults) else None
 
     def reply(self, seen: Seen) -> ModelReply | Fault:
-        """What is said to this request."""
+        """Reply to this request, or a fault."""
         say = self._say(seen)
         if isinstance(say, Fault):
             return say
@@ -213,22 +211,22 @@ class Script:
         self._next += 1
         if self._next <= len(self._replies):
             return self._replies[self._next - 1]
-        # an error that no client tries again
+        # 400: clients do not retry it
         return Fault("status", 400, f"the script ends after {len(self._replies)} replies")
 
 
 def guess(seen: Seen, reply: ModelReply) -> Usage:
-    """Tokens by the length of texts, about four characters each."""
+    """Usage estimated from text lengths, about four characters per token."""
     asked = sum(len(line.text) for line in seen.lines)
     said = len(reply.text) + sum(len(call.arguments) for call in reply.tool_calls)
     return Usage(calls=1, tokens_in=asked // 4 + 1, tokens_out=said // 4 + 1)
 
 
 def id_of(seen: Seen, prefix: str) -> str:
-    """A name for a reply that is the same in every run of the same script."""
+    """Id of a reply that is the same in every run of the same script."""
     return prefix + hashlib.sha256(str(seen.number).encode()).hexdigest()[:24]
 
 
 def pieces(text: str, size: int = 24) -> list[str]:
-    """A text as it is streamed; an empty one in no pieces."""
+    """Text cut into pieces for a stream; an empty text gives none."""
     return [text[start : start + size] for start in range(0, len(text), size)]

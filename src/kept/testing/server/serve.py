@@ -1,4 +1,4 @@
-"""Replies and faults put on the wire.
+"""HTTP server of scripted replies and faults.
 
 The server itself: a thread of its own, so that any program may talk to it.
 """
@@ -23,31 +23,31 @@ _WIRES: dict[str, ModuleType] = {
     "chat": chat,
     "responses": responses,
     "messages": messages,
-    # whose errors are those of chat
+    # embeddings share the errors of chat
     "embeddings": chat,
 }
 DRIP = 8
-"""Bytes of a reply that drips, at a time."""
+"""Bytes per write of a dripping reply."""
 
 PAGE = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Says one thing to one request."""
+    """Response writer for one request."""
 
     request: web.Request
     seen: Seen
 
     async def reply(self, reply: ModelReply) -> web.StreamResponse:
-        """As the protocol has it."""
+        """Send a reply in the form of its protocol."""
         parts = self._parts(reply)
         if self.seen.streamed:
             return await self._send(parts)
         return self._json(parts[0])
 
     async def fault(self, fault: Fault, reply: ModelReply) -> web.StreamResponse:
-        """Anything but a reply, or a reply that takes its time."""
+        """Send a fault, or a delayed reply."""
         if fault.kind == "status":
             return self._error(fault)
         if fault.kind == "wrong_type":
@@ -113,7 +113,7 @@ class Speaker:
     async def _send(
         self, parts: Iterable[bytes], pause: float = 0.0, json_too: bool = False
     ) -> web.StreamResponse:
-        """Piece by piece; of pieces that make up one JSON text, the length is not told."""
+        """Send parts one by one, without a content length."""
         response = await self._begin(None, json_too)
         for part in parts:
             await response.write(part)
@@ -138,17 +138,17 @@ _ENDS: tuple[tuple[str, Wire], ...] = (
     ("/messages", "messages"),
     ("/embeddings", "embeddings"),
 )
-"""By how a path ends, since every provider has its own beginning."""
+"""Protocols by the end of the path, as providers differ in how it begins."""
 
 MOST_BYTES = 64 << 20
-"""Of a request."""
+"""Maximum bytes of a request."""
 
 TURN = 0.01
-"""Seconds in which the event loop does what is due: sockets are closed in the turn after next."""
+"""Seconds for pending work of the event loop; sockets are closed two turns later."""
 
 
 class ModelServer:
-    """A provider of models on loopback, between `with ModelServer(...) as server:` and its end."""
+    """Model provider on loopback: `with ModelServer(...) as server:`."""
 
     def __init__(
         self,
@@ -160,13 +160,13 @@ class ModelServer:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.latency = latency
-        """Seconds before anything is answered."""
+        """Seconds before any answer."""
         self.held: Callable[[Seen], bool] = lambda seen: False
-        """True of a request that is to wait; it is asked again until it is false."""
+        """Predicate for requests to hold back; it is polled until it is false."""
         self.log: list[Seen] = []
-        """Every request, in the order of arrival."""
+        """Every request, in order of arrival."""
         self.most_at_once = 0
-        """Requests that were under way at the same time, at most."""
+        """Maximum number of concurrent requests so far."""
         self.port = port
         self._tls = tls
         self._script = Script(replies, faults)
@@ -178,26 +178,26 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """Where it is, without the version: what Anthropic's clients are told."""
+        """Base URL without the version, as Anthropic's clients expect it."""
         return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}"
 
     @property
     def v1(self) -> str:
-        """Where it is, with the version: what OpenAI's clients are told."""
+        """Base URL with the version, as OpenAI's clients expect it."""
         return f"{self.url}/v1"
 
     @property
     def answered(self) -> list[Seen]:
-        """The requests that had a whole reply."""
+        """Requests that got a complete reply."""
         return [seen for seen in self.log if seen.answer == "reply"]
 
     def start(self) -> None:
-        """Listen; returns when that is so."""
+        """Start listening; returns once the server is ready."""
         self._thread.start()
         self._ready.wait()
 
     def stop(self) -> None:
-        """Close, whatever is under way."""
+        """Close the server and cancel open requests."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
@@ -224,7 +224,7 @@ class ModelServer:
         self.port = runner.addresses[0][1]
         self._ready.set()
         await self._stop.wait()
-        # whoever is at the door is let in before all are sent away, or would be left standing there
+        # accept pending connections before closing all, or they would hang unanswered
         await site.stop()
         await asyncio.sleep(TURN)
         await runner.cleanup()
@@ -258,19 +258,19 @@ class ModelServer:
 
     async def _say(self, speaker: Speaker, seen: Seen) -> web.StreamResponse:
         fault = self._script.fault(seen)
-        # what never comes is not taken from the script, and vectors are made of what was asked
+        # such a fault uses up no reply of the script; embeddings are computed from the request
         reply: ModelReply | Fault = ModelReply("half of this never comes", Usage(calls=1))
         if seen.wire != "embeddings" and (fault is None or fault.answers):
             reply = self._script.reply(seen)
         if isinstance(reply, Fault):
             fault, reply = reply, ModelReply("half of this never comes", Usage(calls=1))
-        # before it is sent: a client that has its reply may look at the log
+        # set before sending: a client may read the log as soon as it has its reply
         seen.answer = "reply" if fault is None or fault.answers else str(fault)
         return await (speaker.fault(fault, reply) if fault else speaker.reply(reply))
 
 
 async def _aside(request: web.Request, path: str) -> web.Response:
-    """What clients ask besides: which models there are, how long a text is."""
+    """Answer auxiliary requests: the list of models, the token count of a text."""
     if path.endswith("/messages/count_tokens"):
         return web.json_response({"input_tokens": len(await request.text()) // 4 + 1})
     if path.endswith("/models"):

@@ -1,4 +1,4 @@
-"""Conformance suites: subclass one, say how to make what it is to test, and pytest does the rest.
+"""Conformance suites: subclass one and implement its `make_` methods; pytest runs the tests.
 
 Plain classes with plain asserts, so that importing them needs no pytest.
 """

@@ -1,7 +1,7 @@
-"""What every environment must do, wherever its cases come from.
+"""Conformance suite for environments.
 
-Subclass it, say how the environment is made and where a little data of its kind lies, and what a
-student would say that solves a case, and one that does not.
+Subclass it. Implement a constructor, a path with some data, and replies of a student that solve a
+case and that fail it.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from kept.testing.journal import MemoryJournal
 T = TypeVar("T")
 
 LONG = 40
-"""Characters of a reference that are too many to stand in a prompt by chance."""
+"""Characters of a reference that is too long to be in a prompt by chance."""
 
 ROLES = (
     *("system", "user", "assistant", "tool", "step", "info", "failure", "session", "thought"),
@@ -37,34 +37,34 @@ ROLES = (
 
 
 class EnvironmentSuite:
-    """Subclass it and make an environment."""
+    """Subclass it and implement `make_env`, `data`, `solving` and `failing`."""
 
     def make_env(self) -> Environment:
-        """A fresh one."""
+        """A fresh environment."""
         raise NotImplementedError
 
     def data(self) -> Path:
-        """A file or folder with two cases or more."""
+        """Path of a file or folder with at least two cases."""
         raise NotImplementedError
 
     def solving(self, case: Case) -> Sequence[Line] | Callable[[ModelRequest], Line]:
-        """What a student says, turn by turn, that solves the case."""
+        """Replies of a student, turn by turn, that solve the case."""
         raise NotImplementedError
 
     def failing(self, case: Case) -> Sequence[Line] | Callable[[ModelRequest], Line]:
-        """What a student says that does not solve it, and can be graded."""
+        """Replies of a student that fail the case and can be graded."""
         raise NotImplementedError
 
     def judge(self) -> Model | None:
-        """The model that decides what the environment's rules cannot; None for none."""
+        """Model for decisions that the rules cannot make; None if there are none."""
         return None
 
     def metrics(self) -> Sequence[str]:
-        """Measures besides `hard` and `soft` that every graded case has."""
+        """Metrics besides `hard` and `soft` that every graded case has."""
         return ()
 
     def test_it_is_an_environment(self) -> None:
-        """All that is asked of one is there."""
+        """It implements every required member."""
         env = self.make_env()
         lacks = missing(env)
         assert not lacks, f"it lacks {', '.join(lacks)}"
@@ -75,7 +75,7 @@ class EnvironmentSuite:
         assert not strange, f"nobody asks for its prompts {', '.join(strange)}"
 
     def test_it_reads_the_same_cases_each_time(self) -> None:
-        """With ids of their own, a place each, and content that JSON can hold."""
+        """Cases have unique ids, a location each, and content that fits into JSON."""
         first, second = self._items(), self._items()
         assert len(first) >= 2, "two cases are the least to look at"
         assert first == second, "a second reading brings other cases"
@@ -86,7 +86,7 @@ class EnvironmentSuite:
             assert json.loads(json.dumps(case.data)) == case.data, f"{case.id} is no JSON"
 
     def test_what_is_written_is_read_back(self) -> None:
-        """A generated split is read as a folder that somebody made."""
+        """A generated split reads like a hand-made folder."""
         items = self._items()
         rows: list[dict[str, object]] = []
         for case, _ in items:
@@ -100,7 +100,7 @@ class EnvironmentSuite:
         assert again == [case for case, _ in items]
 
     def test_posing_gives_nothing_away(self) -> None:
-        """A case is posed alike each time, and what is expected stands in no prompt of its own."""
+        """A case is posed identically each time, and its prompt does not contain the reference."""
         env = self.make_env()
         for case, _ in self._items():
             if env.simulates:
@@ -113,13 +113,13 @@ class EnvironmentSuite:
             assert not given_away, f"the prompt of {case.id} holds its reference"
 
     def test_an_analyst_is_told_of_every_case(self) -> None:
-        """At least what it is about."""
+        """Every case has a task description."""
         env = self.make_env()
         for case, _ in self._items():
             assert env.about(case).task.strip(), f"nothing is told of {case.id}"
 
     def test_a_solved_case_is_hard_one(self) -> None:
-        """And nothing is found wrong with it."""
+        """A solved case has full scores and no findings."""
         for case, _ in self._items()[:2]:
             _, score = self._rolled(case, self.solving(case))
             assert isinstance(score, Score), f"{case.id}: {score}"
@@ -130,7 +130,7 @@ class EnvironmentSuite:
             assert set(self.metrics()) <= set(score.metrics)
 
     def test_a_case_that_is_not_solved_says_why(self) -> None:
-        """With figures between 0 and 1, `hard` below 1, and a finding that quotes no reference."""
+        """A failed case has `hard` below 1, and findings that do not quote the reference."""
         env = self.make_env()
         for case, _ in self._items()[:2]:
             _, score = self._rolled(case, self.failing(case))
@@ -145,7 +145,7 @@ class EnvironmentSuite:
                 assert not leaked, f"a finding of {case.id} holds the reference"
 
     def test_the_trace_can_be_rendered(self) -> None:
-        """The student's prompts, what it did, and what the scorer says, in the shapes we know."""
+        """The trace has prompts, actions and the scorer's verification, in known roles."""
         case = self._items()[0].case
         rollout, score = self._rolled(case, self.solving(case))
         assert isinstance(rollout, Rollout)
@@ -163,7 +163,7 @@ class EnvironmentSuite:
                 assert {"step", "action"} <= set(data), "a step has its number and its action"
 
     def test_an_outage_is_no_rollout(self) -> None:
-        """What a provider does not answer is missing: no row, no zero, and no action."""
+        """An outage gives no score: a failure instead of a rollout, and no zero."""
         away = Failure("server", "infrastructure", "503 for now", tried=True)
         case = self._items()[0].case
         rollout, score = self._rolled(case, lambda _: away)
@@ -172,7 +172,7 @@ class EnvironmentSuite:
         assert score is None
 
     def test_saying_nothing_is_the_students_failure(self) -> None:
-        """And no zero either: the trace tells of it."""
+        """An empty answer is a failure of the candidate without a score; its trace is kept."""
         case = self._items()[0].case
         rollout, score = self._rolled(case, lambda _: " ")
         assert isinstance(rollout, Rollout), "an empty answer loses the trace"
@@ -182,7 +182,7 @@ class EnvironmentSuite:
         assert HARD not in score.metrics
 
     def test_the_same_rollout_has_the_same_score(self) -> None:
-        """However often it is looked at."""
+        """Scoring a rollout is repeatable."""
         case = self._items()[0].case
         script = self.failing(case)
         assert self._rolled(case, script)[1] == self._rolled(case, script)[1]

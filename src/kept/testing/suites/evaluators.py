@@ -1,9 +1,4 @@
-"""What every runner must do, whatever it executes.
-
-What every scorer must do, whatever it measures.
-
-What every tool must do, whatever it does.
-"""
+"""Conformance suites for runners, scorers and tools."""
 
 import asyncio
 import json
@@ -25,50 +20,50 @@ from kept.testing.journal import MemoryJournal
 T = TypeVar("T")
 
 BUSY = 120.0
-"""Seconds in which anything is under way, on a machine that has much else to do."""
+"""Seconds to wait for a rollout to start, on a busy machine."""
 
 PATIENCE = 60.0
-"""Seconds that a cancelled rollout gets to be gone."""
+"""Seconds that a cancelled rollout gets to end."""
 
 
 class RunnerSuite:
     """Subclass it and make runners: one that works, one that crashes, one that hangs."""
 
     def make_runner(self) -> Runner:
-        """A runner that brings a rollout back."""
+        """A runner that returns a rollout."""
         raise NotImplementedError
 
     def make_crashing_runner(self) -> Runner | None:
-        """A runner whose execution raises or dies; None when there is no such thing."""
+        """A runner whose execution raises or dies; None if that cannot happen."""
         raise NotImplementedError
 
     def make_hanging_runner(self) -> Runner | None:
-        """A runner whose execution does not end by itself; None when there is no such thing."""
+        """A runner whose execution does not end by itself; None if that cannot happen."""
         raise NotImplementedError
 
     def begun(self) -> bool:
-        """Whether what hangs is under way: before that there is nothing to be left behind."""
+        """True once the hanging rollout is running; before that it can leave nothing behind."""
         return True
 
     def still_running(self) -> object:
-        """What a cancelled rollout has left behind, outside of the event loop; falsy for none."""
+        """Processes or threads that a cancelled rollout left behind; falsy for none."""
         return None
 
     def candidate(self) -> Candidate:
-        """What is executed."""
+        """Candidate to execute."""
         return Candidate({"text": "a text\n"})
 
     def case(self) -> Case:
-        """What it is executed on."""
+        """Case to execute it on."""
         return Case("case", {"question": "1 + 1", "answer": "2"})
 
     def test_a_rollout_comes_back(self) -> None:
-        """Or a failure, but this one works."""
+        """A working runner returns a rollout."""
         rollout = self._with(self.make_runner(), self._once)
         assert isinstance(rollout, Rollout), f"not a rollout: {rollout}"
 
     def test_a_crash_is_a_failure_with_a_culprit(self) -> None:
-        """Nothing that goes wrong inside comes out as an exception."""
+        """Errors inside are returned as failures and never raised."""
         runner = self.make_crashing_runner()
         if runner is not None:
             failure = self._with(runner, self._once)
@@ -76,7 +71,7 @@ class RunnerSuite:
             assert failure.message, "a failure says what happened"
 
     def test_rollouts_side_by_side_all_come_back(self) -> None:
-        """Each has its own, and none disturbs another."""
+        """Concurrent rollouts do not disturb each other."""
 
         async def many(runner: Runner) -> list[Rollout | Failure]:
             return await asyncio.gather(*(self._once(runner, n) for n in range(4)))
@@ -85,7 +80,7 @@ class RunnerSuite:
             assert isinstance(rollout, Rollout), f"not a rollout: {rollout}"
 
     def test_the_candidate_stays_as_it_is(self) -> None:
-        """It is shared with everything else that is going on."""
+        """The candidate is shared with other rollouts, so a runner must not change it."""
         candidate, before = self.candidate(), self.candidate()
 
         async def once(runner: Runner) -> Rollout | Failure:
@@ -96,7 +91,7 @@ class RunnerSuite:
         assert Candidate(dict(candidate.texts), candidate.blobs).id == candidate.id
 
     def test_cancelling_leaves_nothing_running(self) -> None:
-        """Neither a task nor, where it starts them, a process or a thread."""
+        """Cancelling leaves no task, process or thread."""
         runner = self.make_hanging_runner()
         if runner is not None:
             self._with(runner, self._cancelled)
@@ -104,7 +99,7 @@ class RunnerSuite:
             assert not left, f"still running: {left}"
 
     def test_closing_twice_is_closing_once(self) -> None:
-        """And closing what never ran is no error."""
+        """Closing an unused runner is no error either."""
 
         async def twice() -> None:
             fresh, used = self.make_runner(), self.make_runner()
@@ -118,7 +113,7 @@ class RunnerSuite:
     async def _cancelled(self, runner: Runner) -> None:
         before = asyncio.all_tasks()
         task = asyncio.create_task(self._once(runner))
-        # no more than a moment for one that does not say
+        # a short wait for a runner whose suite does not implement `begun`
         await asyncio.sleep(0.05)
         async with asyncio.timeout(BUSY):
             while not (task.done() or self.begun()):
@@ -156,23 +151,23 @@ class ScorerSuite:
         raise NotImplementedError
 
     def rollouts(self) -> Sequence[Rollout]:
-        """What it is to measure."""
+        """Rollouts to measure."""
         raise NotImplementedError
 
     def strange_rollouts(self) -> Sequence[Rollout]:
-        """What nobody expected; to be measured or refused, but never with an exception."""
+        """Unexpected rollouts; they may be measured or refused, but must not raise."""
         return (Rollout(), Rollout(output="\x00{[\ufffd"), Rollout(files={"out.json": b"\xff"}))
 
     def candidate(self) -> Candidate:
-        """What was executed."""
+        """Candidate that was executed."""
         return Candidate({"text": "a text\n"})
 
     def case(self) -> Case:
-        """What it was executed on."""
+        """Case that it was executed on."""
         return Case("case", {"question": "1 + 1", "answer": "2"})
 
     def test_a_rollout_is_scored(self) -> None:
-        """By at least one measure, and measures are numbers."""
+        """A score has at least one metric, and all metrics are finite numbers."""
         for rollout in self.rollouts():
             score = self._score_afresh(rollout)
             assert isinstance(score, Score), f"not a score: {score}"
@@ -180,7 +175,7 @@ class ScorerSuite:
             assert all(math.isfinite(value) for value in score.metrics.values()), score
 
     def test_the_same_rollout_gets_the_same_score(self) -> None:
-        """From the same scorer, and from a fresh one."""
+        """Used and fresh scorers give the same score."""
         used = self.make_scorer()
         for rollout in (*self.rollouts(), *self.strange_rollouts()):
             first = self._score(used, rollout)
@@ -189,21 +184,21 @@ class ScorerSuite:
         asyncio.run(used.close())
 
     def test_the_unexpected_is_a_score_or_a_failure(self) -> None:
-        """Never an exception, and a failure says what happened."""
+        """Unexpected input never raises, and a failure has a message."""
         for rollout in self.strange_rollouts():
             score = self._score_afresh(rollout)
             assert isinstance(score, Score | Failure), f"neither score nor failure: {score}"
             assert isinstance(score, Score) or score.message, "a failure says what happened"
 
     def test_the_rollout_stays_as_it_is(self) -> None:
-        """Others read it too."""
+        """The rollout is shared, so a scorer must not change it."""
         for rollout in self.rollouts():
             metrics, files = dict(rollout.metrics), dict(rollout.files)
             self._score_afresh(rollout)
             assert (dict(rollout.metrics), dict(rollout.files)) == (metrics, files)
 
     def test_closing_twice_is_closing_once(self) -> None:
-        """And closing one that was never used is no error either."""
+        """Closing an unused scorer is no error either."""
         scorer = self.make_scorer()
         asyncio.run(scorer.close())
         asyncio.run(scorer.close())
@@ -225,40 +220,40 @@ class ScorerSuite:
 """Seconds that a cancelled use gets to be gone."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What every provider takes for the name of a tool."""
+"""Pattern of tool names that every provider accepts."""
 
 
 class ToolSuite:
-    """Subclass it and open tools: one that works and, where there is such a thing, one that hangs.
+    """Subclass it and open tools: one that works and, if possible, one that hangs.
 
     They are opened inside the event loop of each test, and closed before it ends.
     """
 
     async def open_tool(self) -> Tool:
-        """A tool that answers; called again in one test, one that shares what is open."""
+        """A tool that answers; a second call in one test returns one that shares its resources."""
         raise NotImplementedError
 
     async def open_hanging_tool(self) -> Tool | None:
-        """A tool that does not answer by itself; None when there is no such thing."""
+        """A tool that does not answer by itself; None if that cannot happen."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Let go of what was opened."""
+        """Release opened resources."""
 
     def arguments(self) -> Mapping[str, object]:
-        """What both are used with."""
+        """Arguments for both tools."""
         raise NotImplementedError
 
     def wrong_arguments(self) -> Mapping[str, object] | None:
-        """What the one that works cannot be used with; None when it takes anything."""
+        """Arguments that the working tool must refuse; None if it takes anything."""
         raise NotImplementedError
 
     def still_running(self) -> object:
-        """What a cancelled use has left behind, outside of the event loop; falsy for none."""
+        """Processes or threads that a cancelled use left behind; falsy for none."""
         return None
 
     def test_a_model_can_be_told_of_it(self) -> None:
-        """By a name that every provider takes, and a schema of an object."""
+        """The name is valid for every provider, and the schema is an object."""
 
         async def offered(tool: Tool) -> None:
             offer = tool.offer
@@ -269,14 +264,14 @@ class ToolSuite:
         self._with(offered)
 
     def test_a_use_is_answered(self) -> None:
-        """With text, and with how long it took."""
+        """A use returns text and its duration."""
         answer = self._with(self._once)
         assert isinstance(answer, ToolAnswer), f"not an answer: {answer}"
         assert not answer.wrong, f"these arguments are right: {answer.text}"
         assert answer.seconds >= 0, "nobody waits less than no time"
 
     def test_wrong_arguments_are_answered_with_what_is_wrong(self) -> None:
-        """Not with an exception, and not with a failure: the model may mend its call."""
+        """Wrong arguments give an answer, no failure: the model may correct its call."""
         given = self.wrong_arguments()
         if given is not None:
             answer = self._with(lambda tool: self._once(tool, arguments=given))
@@ -285,13 +280,13 @@ class ToolSuite:
             assert answer.text, "the model is told what is wrong"
 
     def test_the_arguments_stay_as_they_are(self) -> None:
-        """They are in the journal, and in the conversation."""
+        """Arguments are shared with journal and conversation, so a tool must not change them."""
         given, before = self.arguments(), deepcopy(self.arguments())
         self._with(lambda tool: self._once(tool, arguments=given))
         assert given == before, "the tool changed what it was given"
 
     def test_a_resume_does_not_use_it_again(self) -> None:
-        """It is told what was answered the first time, down to the seconds."""
+        """A resume returns the recorded answer, including its duration."""
         journal = MemoryJournal()
 
         async def twice(tool: Tool) -> tuple[ToolAnswer | Failure, ToolAnswer | Failure]:
@@ -306,7 +301,7 @@ class ToolSuite:
         assert again == first, f"{again}, and the first time {first}"
 
     def test_uses_side_by_side_are_all_answered(self) -> None:
-        """None disturbs another."""
+        """Concurrent uses do not disturb each other."""
 
         async def many(tool: Tool) -> list[ToolAnswer | Failure]:
             return await asyncio.gather(*(self._once(tool) for _ in range(6)))
@@ -316,7 +311,7 @@ class ToolSuite:
             assert not answer.wrong, f"these arguments are right: {answer.text}"
 
     def test_cancelling_a_use_leaves_nothing_running_and_the_others_alone(self) -> None:
-        """Neither a task of it nor, where it starts them, a process or a thread."""
+        """Cancelling leaves no task, process or thread of that use."""
         self._with(self._cancelled)
         left = self.still_running()
         assert not left, f"still running: {left}"
@@ -327,7 +322,7 @@ class ToolSuite:
             return
         before = asyncio.all_tasks()
         task = asyncio.create_task(self._once(hanging))
-        # long enough for it to be at work
+        # long enough for the tool to be running
         await asyncio.sleep(0.1)
         assert not task.done(), f"the tool was to hang, but answered {task.result()}"
         task.cancel()
@@ -335,7 +330,7 @@ class ToolSuite:
         assert done, f"not gone after {PATIENCE:g} seconds"
         assert task.cancelled(), "a cancelled use must not be answered"
         if left := asyncio.all_tasks() - before:
-            # what was started for it may need a moment to be gone
+            # tasks started for it may need a moment to end
             _, left = await asyncio.wait(left, timeout=PATIENCE)
         assert not left, f"still running: {left}"
         answer = await self._once(tool)

@@ -1,4 +1,4 @@
-"""What every gate must do, whatever its rule."""
+"""Conformance suite for gates."""
 
 import math
 import random
@@ -17,7 +17,7 @@ from kept.testing.fakes import CHALLENGER, INCUMBENT, Draw, Heard, Matter, hear
 K = TypeVar("K")
 
 SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Sums of these are exact, so that no verdict hangs on rounding."""
+"""Scores whose sums are exact, so that no verdict depends on rounding."""
 
 CRASHED = Outcome(failure=Failure("crash", "candidate", "it crashed"))
 MISSING = Outcome(failure=Failure("server", "infrastructure", "503"))
@@ -27,27 +27,29 @@ class GateSuite:
     """Subclass it and make a gate."""
 
     rounds = 30
-    """Matters that each test looks at."""
+    """Number of scripted decisions per test."""
     steady = False
-    """For rules that read the spread of repeats as noise: give every repeat the same outcome,
-    because there a worse result with less spread may rightly be judged better."""
+    """True for rules that read the spread of repeats as noise: every repeat gets the same outcome.
+
+    For such rules a worse result with less spread may rightly be judged better.
+    """
     size = 16
-    """Cases of each split."""
+    """Number of cases per split."""
 
     def make_gate(self) -> Gate:
         """A gate to test."""
         raise NotImplementedError
 
     def objective(self) -> Objective:
-        """What the gate is to judge by; must have bounds 0 and 1."""
+        """Objective of the gate; must have bounds 0 and 1."""
         return Objective(bounds=(0.0, 1.0))
 
     def won(self, verdict: Verdict) -> bool:
-        """Whether a verdict says that the challenger is better."""
+        """True if the verdict says that the challenger is better."""
         return verdict.outcome == "keep"
 
     def matters(self) -> Iterator[tuple[random.Random, Matter]]:
-        """Random matters, the same in every session, some close and some clear."""
+        """Random decisions, the same in every session; some are close and some are clear."""
         for number in range(self.rounds):
             chance = random.Random(number)
             edge = {CHALLENGER: chance.choice((-1, 0, 0, 1)), "best": chance.choice((0, 1))}
@@ -55,7 +57,7 @@ class GateSuite:
             yield chance, self.matter(number, edge, best)
 
     def matter(self, number: int, edge: dict[str, int], best: str = INCUMBENT) -> Matter:
-        """One matter in which each candidate scores so many notches better than the incumbent."""
+        """One decision, with a given lead of each candidate over the incumbent."""
 
         def outcome(draw: Draw) -> Outcome:
             owner, purpose, (case, repeat) = draw
@@ -78,18 +80,18 @@ class GateSuite:
         return Outcome({self.objective().metric: score})
 
     def changed(self, matter: Matter, heard: Heard, draw: Draw, outcome: Outcome) -> Matter:
-        """The matter with another outcome of one rollout, or of all its repeats when steady."""
+        """The same decision with one outcome changed, or with all its repeats if `steady`."""
         draws = [draw]
         if self.steady:
             draws = [d for d in heard.draws if d[:2] == draw[:2] and d.pair.case == draw.pair.case]
         return replace(matter, changed={**matter.changed, **dict.fromkeys(draws, outcome)})
 
     def test_it_has_a_name(self) -> None:
-        """Specs and reports call it by that."""
+        """Specs and reports use the name."""
         assert self.make_gate().name, "a gate has a name"
 
     def test_the_same_view_gets_the_same_answer(self) -> None:
-        """A gate is pure, and a fresh one says what a used one says."""
+        """A gate is pure: used and fresh gates give the same answer."""
         used = self.make_gate()
         for _, matter in self.matters():
             for view in hear(used, matter).views:
@@ -98,7 +100,7 @@ class GateSuite:
                 assert answer == self.make_gate().decide(view), f"a fresh gate differs: {view}"
 
     def test_it_asks_for_what_there_is_and_comes_to_a_verdict(self) -> None:
-        """Every Ask is about the candidates and cases it was shown, and brings something new."""
+        """Every request concerns known candidates and cases, and asks for something new."""
         for _, matter in self.matters():
             owners = {CHALLENGER, INCUMBENT, matter.best}
             cases = {*matter.train, *matter.holdout}
@@ -110,7 +112,7 @@ class GateSuite:
                 assert purpose in gates, f"`{purpose}` is not a gate's"
 
     def test_it_explains_itself(self) -> None:
-        """A reason in words, and numbers that are numbers."""
+        """A verdict has a reason, and its numbers are finite."""
         for _, matter in self.matters():
             verdict = hear(self.make_gate(), matter).verdict
             assert verdict.reason, "a verdict gives its reason"
@@ -118,14 +120,14 @@ class GateSuite:
             assert verdict.outcome == "keep" or not verdict.best, "a best that is not kept"
 
     def test_the_order_of_the_cases_does_not_matter(self) -> None:
-        """Nor of the repeats or metrics."""
+        """The order of repeats and metrics has no influence either."""
         for _, matter in self.matters():
             verdict = hear(self.make_gate(), matter).verdict
             turned = hear(self.make_gate(), replace(matter, shown=_backwards)).verdict
             assert turned == verdict, f"{verdict.reason}, but backwards: {turned.reason}"
 
     def test_a_tie_is_never_a_win(self) -> None:
-        """What scores the same everywhere is not better."""
+        """A candidate with equal scores everywhere is not better."""
         for number in range(self.rounds):
             same = self.matter(number, {})
 
@@ -136,7 +138,7 @@ class GateSuite:
             assert not self.won(verdict), f"a tie won: {verdict.reason}"
 
     def test_a_clear_gain_wins(self) -> None:
-        """Full marks against none, on every case."""
+        """Scores of 1 against 0 on every case win."""
 
         def outcome(draw: Draw) -> Outcome:
             return self.scored(1.0 if draw.owner == CHALLENGER else 0.0)
@@ -146,7 +148,7 @@ class GateSuite:
         assert self.won(verdict), f"full marks against none did not win: {verdict.reason}"
 
     def test_a_failed_rollout_never_helps(self) -> None:
-        """Put a failure of its own in the place of any outcome: no loss turns into a win."""
+        """Replacing an outcome by a crash of the challenger never turns a loss into a win."""
         for chance, matter in self.matters():
             heard = hear(self.make_gate(), matter)
             mine = [draw for draw in heard.draws if draw.owner == CHALLENGER]
@@ -157,7 +159,7 @@ class GateSuite:
             )
 
     def test_doing_better_never_costs_the_win(self) -> None:
-        """Full marks in the place of any outcome: no win turns into a loss."""
+        """Replacing an outcome by a score of 1 never turns a win into a loss."""
         for chance, matter in self.matters():
             heard = hear(self.make_gate(), matter)
             mine = [draw for draw in heard.draws if draw.owner == CHALLENGER]
@@ -168,7 +170,7 @@ class GateSuite:
             )
 
     def test_every_rollout_failing_is_a_crash(self) -> None:
-        """And never anything better."""
+        """If every rollout of the challenger failed, the outcome is `crash`."""
         for _, matter in self.matters():
             heard = hear(self.make_gate(), matter)
             broken = {draw: CRASHED for draw in heard.draws if draw.owner == CHALLENGER}
@@ -176,7 +178,7 @@ class GateSuite:
             assert verdict.outcome == "crash", f"all failed, yet {verdict}"
 
     def test_an_outage_on_either_side_leaves_it_undecided(self) -> None:
-        """Under nine answers in ten there is nothing to compare."""
+        """With fewer than nine answers in ten, nothing can be compared."""
         for chance, matter in self.matters():
             heard = hear(self.make_gate(), matter)
             owner, purpose, _ = chance.choice(heard.draws)
@@ -187,7 +189,7 @@ class GateSuite:
             assert not self.won(verdict), f"won with {owner} hardly measured: {verdict.reason}"
 
     def test_a_tie_is_no_win_because_an_answer_is_missing(self) -> None:
-        """An outage that hides a hard case from one side must not make that side look better."""
+        """An outage on a hard case must not make that side look better."""
         hard = "0"
 
         def outcome(draw: Draw) -> Outcome:

@@ -1,4 +1,4 @@
-"""What every journal must do, wherever it keeps its records."""
+"""Conformance suite for journals."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,13 +36,13 @@ from kept.core.verdict import Verdict
 from kept.errors import JournalError
 
 TEXT = "grüße \U0001f600 \u2028 tab\t \r\n \x00 \x1b[0m 'quoted' \"twice\" back\\slash"
-"""What texts are made of in the wild."""
+"""Text with emoji, control characters, quotes and several kinds of line ends."""
 
 BYTES = "caf\udce9"
 """Bytes that are not UTF-8, as Python reads them with `surrogateescape`."""
 
 HALF = "\ud83d"
-"""Half of an emoji, as a model's reply cut in the middle of one may hold."""
+"""Half of an emoji, as in a model's reply that was cut."""
 
 REFUSED = Failure("refused", "candidate", TEXT, "detail\n" * 3)
 
@@ -59,14 +59,14 @@ class JournalSuite:
         raise NotImplementedError
 
     def events(self, journal: Journal) -> Sequence[Event]:
-        """The events that it holds."""
+        """Events that the journal holds."""
         raise NotImplementedError
 
     def release(self, journal: Journal) -> None:
-        """Let go of it."""
+        """Close the journal."""
 
     def test_events_come_back_as_they_were(self) -> None:
-        """Every kind, in order, in this process and the next."""
+        """Events of every kind, in order, in this process and the next."""
         journal = self.make_journal()
         for event in SAMPLES:
             journal.append(event)
@@ -77,7 +77,7 @@ class JournalSuite:
         self.release(journal)
 
     def test_the_rollouts_behind_an_offset_come_back(self) -> None:
-        """Those before it do not."""
+        """Rollouts before the offset are left out."""
         journal = self.make_journal()
         journal.record([(0, job("a"), OUTCOMES[0])])
         start = journal.rollouts_size
@@ -91,7 +91,7 @@ class JournalSuite:
         self.release(journal)
 
     def test_the_rollouts_between_two_offsets_come_back(self) -> None:
-        """While the journal is written as after it, and calls and stopped rollouts are left out."""
+        """Works during and after writing; calls and cancelled rollouts are left out."""
         journal = self.make_journal()
         journal.record([(0, job("a"), OUTCOMES[0])])
         start = journal.rollouts_size
@@ -108,7 +108,7 @@ class JournalSuite:
         self.release(journal)
 
     def test_what_was_stopped_in_flight_comes_back_with_its_cost_and_is_no_rollout(self) -> None:
-        """Behind an offset, as the rollouts do."""
+        """Cancelled rollouts are found behind an offset too."""
         journal = self.make_journal()
         journal.record_cancelled([(0, job("a"), Usage())])
         start = journal.rollouts_size
@@ -122,7 +122,7 @@ class JournalSuite:
         self.release(journal)
 
     def test_the_outcomes_of_a_candidate_come_back_oldest_first(self) -> None:
-        """And nobody else's, be its id the start of another's or a word in some message."""
+        """Other candidates are excluded, even if an id is a prefix or appears in a message."""
         journal = self.make_journal()
         quoting = Outcome(failure=Failure("crash", "candidate", 'said "candidate":"ab" and died'))
         written = [(job("ab", n), outcome) for n, outcome in enumerate(OUTCOMES)]
@@ -162,7 +162,7 @@ class JournalSuite:
         assert [journal.heard(scope) for scope in ("propose/1", "propose")] == [True, False]
 
     def test_what_the_calls_at_hand_used_is_told_by_scope(self) -> None:
-        """Those of a branch by themselves."""
+        """Branches count separately."""
         journal = self.make_journal()
         for scope, usd in (("rollout/a", 0.25), ("rollout/a", 0.5), ("rollout/a/branch", 1.0)):
             journal.record_call(scope, "key", ModelReply("yes", Usage(1, usd=usd)))
@@ -171,7 +171,7 @@ class JournalSuite:
         self.release(journal)
 
     def test_the_dearest_of_the_calls_without_a_price_is_told_by_scope(self) -> None:
-        """Also after a resume."""
+        """The result is the same after a resume."""
         journal = self.make_journal()
         for scope, usd, unpriced in (
             ("rollout/a", 0.25, True),
@@ -193,7 +193,7 @@ class JournalSuite:
         self.release(journal)
 
     def test_calls_that_are_done_with_are_forgotten(self) -> None:
-        """With their branches, but nobody else's."""
+        """Branches of the scope are dropped too, other scopes are kept."""
         journal = self.make_journal()
         scopes = ("rollout/a", "rollout/a/branch", "rollout/ab", "rollout/b")
         for scope in scopes:
@@ -204,7 +204,7 @@ class JournalSuite:
         self.release(journal)
 
     def test_candidates_come_back_whole(self) -> None:
-        """Whatever their texts are made of; storing one twice is storing it once."""
+        """Candidates come back whatever their texts contain; storing one twice has no effect."""
         journal = self.make_journal()
         candidates = [
             Candidate({}),
@@ -223,7 +223,7 @@ class JournalSuite:
         self.release(journal)
 
     def test_traces_come_back_whole(self) -> None:
-        """By the address they were stored under."""
+        """Traces come back by the address they were stored under."""
         journal = self.make_journal()
         traces = [
             (),
@@ -238,7 +238,7 @@ class JournalSuite:
         self.release(journal)
 
     def test_what_was_never_stored_is_an_error_that_says_so(self) -> None:
-        """Not an empty candidate, not an empty trace."""
+        """A missing candidate or trace raises an error that names it."""
         journal = self.make_journal()
         for get in (journal.load, journal.trace):
             said = ""
@@ -251,7 +251,7 @@ class JournalSuite:
 
 
 def job(candidate: str, repeat: int = 0) -> Job:
-    """A job of a candidate."""
+    """Job of a candidate."""
     return Job(candidate, 'case "1"', repeat, "decide")
 
 

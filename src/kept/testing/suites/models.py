@@ -1,7 +1,4 @@
-"""What every embedder must do, whoever makes the vectors.
-
-What every model must do, whoever answers.
-"""
+"""Conformance suites for embedders and models."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,17 +19,17 @@ class EmbedderSuite:
         raise NotImplementedError
 
     def make_failing_embedder(self) -> Embedder | None:
-        """One whose service is away or refuses; None when there is no such thing."""
+        """An embedder whose service is down or refuses; None if that cannot happen."""
         raise NotImplementedError
 
     def test_it_has_a_name_and_is_known(self) -> None:
-        """Specs call it by the one, indexes are kept by the other."""
+        """Specs use the name; indexes are stored under `known_by`."""
         made = self.make_embedder()
         assert made.name, "an embedder has a name"
         assert made.known_by, "vectors are kept by who made them"
 
     def test_there_is_a_vector_of_one_length_for_every_text(self) -> None:
-        """In their order: the first two lie nearer than the first and the last."""
+        """Vectors are in order: the first two are nearer to each other than first and last."""
         answer = _embedded(self.make_embedder(), TEXTS)
         one, near, far = answer.vectors
         assert len({len(vector) for vector in answer.vectors}) == 1, "vectors differ in length"
@@ -40,24 +37,24 @@ class EmbedderSuite:
         assert answer.usage.calls >= 1, "a call counts"
 
     def test_the_same_text_has_the_same_vector_whatever_stands_beside_it(self) -> None:
-        """An index is embedded in other company than a query."""
+        """An index is embedded in other batches than a query."""
         made = self.make_embedder()
         together, alone = _embedded(made, TEXTS), _embedded(made, TEXTS[1:2])
         assert _distance(together.vectors[1], alone.vectors[0]) < 1e-4, "they differ"
 
     def test_no_texts_are_no_vectors(self) -> None:
-        """And no call."""
+        """No texts cause no call."""
         assert _embedded(self.make_embedder(), ()).vectors == ()
 
     def test_texts_cost_no_more_than_was_said_before(self) -> None:
-        """Where it can tell."""
+        """The highest cost must hold, if it is known."""
         made = self.make_embedder()
         worst = made.worst_usd(TEXTS)
         cost = _embedded(made, TEXTS).usage.usd
         assert worst is None or cost <= worst, f"${cost}, and ${worst} was the most"
 
     def test_what_goes_wrong_is_a_failure_with_a_culprit(self) -> None:
-        """Never an exception."""
+        """Errors are returned as failures and never raised."""
         made = self.make_failing_embedder()
         if made is not None:
             failure = asyncio.run(_embed(made, TEXTS))
@@ -87,19 +84,19 @@ class ModelSuite:
         raise NotImplementedError
 
     def make_failing_model(self) -> Model | None:
-        """A model whose service is away or refuses; None when there is no such thing."""
+        """A model whose service is down or refuses; None if that cannot happen."""
         raise NotImplementedError
 
     def request(self) -> ModelRequest:
-        """What it is asked."""
+        """Request for the models."""
         return ModelRequest((Message("user", "say yes"),), temperature=0.0, max_tokens=5)
 
     def test_it_has_a_name(self) -> None:
-        """Specs call it by that."""
+        """Specs use the name."""
         assert self.make_model().name, "a model has a name"
 
     def test_a_reply_says_what_it_cost(self) -> None:
-        """At least the call itself."""
+        """A reply counts at least one call."""
         reply = asyncio.run(self.make_model().complete(self.request()))
         assert isinstance(reply, ModelReply), f"not a reply: {reply}"
         assert reply.usage.calls >= 1, "a reply counts as a call"
@@ -107,7 +104,7 @@ class ModelSuite:
         assert reply.finish, "a reply says why it ended"
 
     def test_a_reply_costs_no_more_than_was_said_before(self) -> None:
-        """Where the model can tell: that much is set aside for it."""
+        """The highest cost must hold, if it is known: that much budget is reserved."""
         model = self.make_model()
         reply = asyncio.run(model.complete(self.request()))
         worst = worst_usd(model, self.request())
@@ -115,7 +112,7 @@ class ModelSuite:
             assert reply.usage.usd <= worst, f"${reply.usage.usd}, and ${worst} was the most"
 
     def test_what_goes_wrong_is_a_failure_with_a_culprit(self) -> None:
-        """Never an exception and never an empty reply."""
+        """Errors are returned as failures, never raised, and never an empty reply."""
         model = self.make_failing_model()
         if model is not None:
             failure = asyncio.run(model.complete(self.request()))
@@ -123,7 +120,7 @@ class ModelSuite:
             assert failure.message, "a failure says what happened"
 
     def test_calls_side_by_side_are_all_answered(self) -> None:
-        """In any order."""
+        """Concurrent calls are all answered, in any order."""
 
         async def many() -> list[ModelReply | Failure]:
             model = self.make_model()
@@ -133,7 +130,7 @@ class ModelSuite:
             assert isinstance(reply, ModelReply), f"not a reply: {reply}"
 
     def test_cancelling_a_call_leaves_nothing_running(self) -> None:
-        """A call that nobody waits for is not made."""
+        """Cancelling a call leaves no task behind."""
 
         async def cancelled() -> None:
             before = asyncio.all_tasks()

@@ -1,4 +1,4 @@
-"""What every proposer must do, however it comes by its edits."""
+"""Conformance suite for proposers."""
 
 import asyncio
 from dataclasses import replace
@@ -27,37 +27,37 @@ from kept.engine.replay import JournalScope
 from kept.testing.journal import MemoryJournal
 
 ROUNDS = 20
-"""Asks in a row after which a proposer counts as never answering."""
+"""Requests in a row after which a proposer counts as never answering."""
 
 
 class ProposerSuite:
     """Subclass it and make a proposer."""
 
     steps = 6
-    """Briefs that each test goes through."""
+    """Number of briefs per test."""
 
     def make_proposer(self) -> Proposer:
         """A proposer to test; every call makes a fresh one."""
         raise NotImplementedError
 
     def incumbent(self) -> Candidate:
-        """What is to be improved."""
+        """Candidate to improve."""
         return Candidate({"text": "a seed\n"})
 
     def rules(self) -> Rules:
-        """What may be edited."""
+        """Rules for edits."""
         return Rules({path: Artifact(path) for path in self.incumbent().texts})
 
     def closed(self, step: int) -> tuple[ClosedStep, ...]:
-        """What the steps before this one came to."""
+        """Results of the steps before this one."""
         return ()
 
     def outcome(self, pair: Pair) -> Outcome:
-        """What a rollout that it asks for brings."""
+        """Outcome of a rollout that the proposer requests."""
         return Outcome({"score": float(pair.repeat % 2)})
 
     def brief(self, step: int = 0) -> Brief:
-        """The brief of one step, the same whenever it is asked for."""
+        """Brief of one step; the same on every call."""
         return Brief(
             step=step,
             turn=Turn(self.make_proposer().name, number=step),
@@ -72,20 +72,20 @@ class ProposerSuite:
         )
 
     def test_it_has_a_name_and_says_whether_it_is_serial(self) -> None:
-        """The loop finds it by the one and waits by the other."""
+        """The loop uses the name, and waits for serial proposers."""
         proposer = self.make_proposer()
         assert proposer.name, "a proposer has a name"
         assert type(proposer.serial) is bool, "serial is yes or no"
 
     def test_the_same_brief_gets_the_same_reply(self) -> None:
-        """It remembers nothing between calls, and draws by the brief's seed alone."""
+        """A proposer keeps no state between calls, and only the brief's seed decides at random."""
         proposer = self.make_proposer()
         for step in range(self.steps):
             first = self._reply(proposer, self.brief(step))
             assert self._reply(proposer, self.brief(step)) == first, f"step {step}: two replies"
 
     def test_a_fresh_one_says_what_a_used_one_says(self) -> None:
-        """Whatever it caches, a resumed run starts without."""
+        """A resumed run starts without any cache of the proposer."""
         used = self.make_proposer()
         for step in range(self.steps):
             reply = self._reply(used, self.brief(step))
@@ -93,7 +93,7 @@ class ProposerSuite:
             assert fresh == reply, f"step {step}: {reply}, but a fresh one: {fresh}"
 
     def test_the_order_of_the_steps_does_not_matter(self) -> None:
-        """Steps are open side by side, and may be asked for in any order."""
+        """Steps are open concurrently, and may be called in any order."""
         there, back = self.make_proposer(), self.make_proposer()
         steps = range(self.steps)
         forward = {step: self._reply(there, self.brief(step)) for step in steps}
@@ -101,7 +101,7 @@ class ProposerSuite:
         assert forward == backward
 
     def test_edits_stay_in_scope_or_are_reported(self) -> None:
-        """A proposal can be applied, and every edit of it has a fate."""
+        """A proposal can be applied, and every edit of it is reported."""
         for step in range(self.steps):
             reply, brief = self._reply(self.make_proposer(), self.brief(step)), self.brief(step)
             if isinstance(reply, Proposal):
@@ -113,15 +113,15 @@ class ProposerSuite:
                 assert all(brief.rules.allows(path) for path in strangers), strangers
 
     def test_the_brief_stays_as_it_is(self) -> None:
-        """Others are briefed from the same state."""
+        """The brief shares its state with other briefs, so a proposer must not change it."""
         brief, same = self.brief(), self.brief()
         self._reply(self.make_proposer(), brief)
         assert brief == same, "the proposer changed its brief"
-        # candidates are equal by their ids, which were made before anything could be changed
+        # candidates compare by id, and the id was computed before a text could be changed
         assert dict(brief.incumbent.texts) == dict(same.incumbent.texts), "it changed a text"
 
     def _reply(self, proposer: Proposer, brief: Brief) -> ProposerReply:
-        """What it answers in the end, with every Ask answered on the way."""
+        """Final reply of the proposer, after all its requests have been answered."""
         journal = MemoryJournal()
         train = {case.id for case in brief.train}
         for _ in range(ROUNDS):

@@ -1,7 +1,4 @@
-"""What every schedule must do, whatever it plans.
-
-What every sink must do, wherever it tells things.
-"""
+"""Conformance suites for schedules and sinks."""
 
 import asyncio
 from dataclasses import replace
@@ -21,23 +18,23 @@ class ScheduleSuite:
     """Subclass it, make a schedule, and name the proposers of its plan."""
 
     steps = 12
-    """Turns that each test takes at most."""
+    """Maximum number of turns per test."""
 
     def make_schedule(self) -> Schedule:
         """A schedule to test."""
         raise NotImplementedError
 
     def proposers(self) -> tuple[str, ...]:
-        """Names of the proposers that it may call on."""
+        """Names of the proposers in the plan."""
         raise NotImplementedError
 
     def start(self) -> State:
-        """Where a run begins."""
+        """State at the beginning of a run."""
         event = RunStarted(run_id="run", recipe="suite", seed="seed", inputs={}, version="0", t=0.0)
         return fold([event])
 
     def states(self) -> list[State]:
-        """The states that a run goes through while nothing it proposes is any good."""
+        """States of a run in which no proposal succeeds."""
         schedule, state = self.make_schedule(), self.start()
         states = [state]
         for _ in range(self.steps):
@@ -49,7 +46,7 @@ class ScheduleSuite:
         return states
 
     def test_it_is_a_function_of_the_state(self) -> None:
-        """Asked again it says the same, and so does a fresh one."""
+        """Used and fresh schedules give the same answer for the same state."""
         used = self.make_schedule()
         for state in self.states():
             turn = used.next(state)
@@ -57,7 +54,7 @@ class ScheduleSuite:
             assert self.make_schedule().next(state) == turn, "a fresh schedule differs"
 
     def test_a_turn_is_for_a_proposer_of_the_plan(self) -> None:
-        """With a phase, and numbered by the turns that the proposer had before."""
+        """A turn has a phase, and its number counts the proposer's earlier turns."""
         for state in self.states():
             turn = self.make_schedule().next(state)
             if isinstance(turn, Turn):
@@ -66,14 +63,14 @@ class ScheduleSuite:
                 assert turn.number == state.turns.get(turn.proposer, 0), "wrongly numbered"
 
     def test_a_stop_has_its_reason(self) -> None:
-        """When every proposer has run dry, there is nothing left to plan."""
+        """A schedule stops once no proposer has further proposals."""
         dry = self.start()._replace(exhausted=frozenset(self.proposers()))
         stop = self.make_schedule().next(dry)
         assert isinstance(stop, StopReason), f"a turn, though nobody has more to give: {stop}"
         assert stop.message, "a stop says why"
 
     def test_who_has_run_dry_gets_no_turn(self) -> None:
-        """The others go on."""
+        """Other proposers go on."""
         for name in self.proposers():
             dry = self.start()._replace(exhausted=frozenset({name}))
             turn = self.make_schedule().next(dry)
@@ -81,7 +78,7 @@ class ScheduleSuite:
 
 
 def take(state: State, turn: Turn, reply: Reply | None = None) -> State:
-    """The state after one turn in which nothing was proposed, or that failed in this way."""
+    """State after one turn without a proposal, or with the given failure."""
     step = state.next_step
     code: VerdictCode = "nothing proposed" if reply is None else "proposer failed"
     opened = StepOpened(step=step, turn=turn, incumbent=state.incumbent, rollouts_at=0, t=0.0)
@@ -110,13 +107,13 @@ class SinkSuite:
         raise NotImplementedError
 
     def test_it_follows_a_run_from_start_to_stop(self) -> None:
-        """Keeps, discards, crashes and outages: it never raises."""
+        """A sink never raises on keeps, discards, crashes and outages."""
         journal = MemoryJournal()
         state = self._run(journal, self.make_sink(journal))
         assert state.stopped is not None
 
     def test_it_takes_up_a_run_that_was_cut(self) -> None:
-        """A resumed run tells it only what happens from then on."""
+        """A resumed run passes on only events from then on."""
         first = MemoryJournal()
         self._run(first, self.make_sink(first))
         for records in range(2, len(first.records), 7):
@@ -124,14 +121,14 @@ class SinkSuite:
             self._run(cut, self.make_sink(cut))
 
     def test_it_changes_nothing_of_what_it_is_told(self) -> None:
-        """A run ends the same with and without it."""
+        """A run ends the same with and without the sink."""
         alone, watched = MemoryJournal(), MemoryJournal()
         without = self._run(alone, RecordingSink())
         assert self._run(watched, self.make_sink(watched)) == without
         assert watched.records == alone.records
 
     def test_hearing_it_all_again_is_no_error(self) -> None:
-        """A page that reloads replays what it has seen."""
+        """A page that reloads replays the events it has seen."""
         journal, recorded = MemoryJournal(), RecordingSink()
         self._run(journal, recorded)
         sink = self.make_sink(journal)

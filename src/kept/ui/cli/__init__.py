@@ -1,1 +1,1 @@
-"""The command line."""
+"""Command line of Kept."""

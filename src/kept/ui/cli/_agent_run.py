@@ -1,4 +1,4 @@
-"""Session of an agent run: from its first line to what was made of the task."""
+"""Session of an agent run, from its first line to its deliverables."""
 
 import os
 import sys
@@ -32,7 +32,7 @@ NOT_COMPLETE = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HowAgent:
-    """What the options of a command say about the way it answers."""
+    """Output options of a command."""
 
     json: bool = False
     quiet: bool = False
@@ -40,7 +40,7 @@ class HowAgent:
 
 
 def start_agent(asked: Asked, how: HowAgent) -> int:
-    """Run a task in a new folder; the exit code."""
+    """Run a task in a new folder; return the exit code."""
     _check_output(asked)
     session = AgentSession(asked, how)
     plan = told_warnings(compile_agent_run(asked, session.watched))
@@ -48,7 +48,7 @@ def start_agent(asked: Asked, how: HowAgent) -> int:
 
 
 def resume_agent(run: Run, settings: tuple[str, ...], how: HowAgent) -> int:
-    """Go on with a run; the exit code."""
+    """Resume a run; return the exit code."""
     asked = request_of(run, Asked)
     assert asked is not None, "an agent run"
     session = AgentSession(asked, how)
@@ -58,7 +58,7 @@ def resume_agent(run: Run, settings: tuple[str, ...], how: HowAgent) -> int:
 
 
 class AgentSession(Session):
-    """A task that an agent does, told by what it delivered; its one step is no news."""
+    """Session of an agent's task; shows its deliverables, and no line for its single step."""
 
     def __init__(self, asked: Asked, how: HowAgent) -> None:
         stop = Stop()
@@ -69,7 +69,7 @@ class AgentSession(Session):
         self._how = how
 
     def answer(self, ended: Ended) -> None:
-        """Put down what was made, and say what came of it."""
+        """Write the deliverables and the report, and print the result."""
         folder = ended.folder
         with Run(folder) as run:
             record, delivered = agent_run_of(run), deliveries_of(run)
@@ -89,7 +89,7 @@ class AgentSession(Session):
             _output.answer(_answer(record, folder, place, whole=self._how.verbose))
 
     def finish(self) -> int:
-        """0 for a complete task."""
+        """Exit code: 0 for a complete task, else 1."""
         return 0 if self._complete else NOT_COMPLETE
 
 
@@ -105,7 +105,7 @@ def _answer(record: AgentRun, folder: Path, place: Path, *, whole: bool) -> str:
 
 
 def _check_output(asked: Asked) -> None:
-    """Refuse a folder that holds something: no file that is there is written over."""
+    """Refuse an output folder that is not empty, so that no existing file is overwritten."""
     if asked.output is None:
         return
     place = Path(asked.folder) / asked.output
@@ -127,20 +127,20 @@ _KEYS = {
     "depth": "max_depth",
     "usd": "max_usd",
 }
-"""What a file calls each limit."""
+"""Setting behind each limit."""
 
 
 def _more(record: AgentRun) -> str | None:
-    """A setting with more of what ended the run; None where no limit did."""
+    """Setting that raises the limit which ended the run; None if no limit did."""
     axis = AXES.get(record.reason)
     more = enough(record, axis) if axis else 0.0
-    if axis is None or not more:  # of nothing at all nobody knows what would be enough
+    if axis is None or not more:  # without any use so far, a sufficient limit cannot be estimated
         return None
     return f"budget.{_KEYS[axis]}={more / (60 if axis == 'wall_seconds' else 1):.10g}"
 
 
 def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]]) -> Path:
-    """Write the deliverables where they were asked for; beside the journal they stand already."""
+    """Copy the deliverables to the requested folder, if any; return the folder that holds them."""
     final = folder / FINAL
     place = final if final.is_dir() else folder / "output" / folder.name
     files: Mapping[str, bytes] = delivered[-1] if delivered else {}
@@ -149,6 +149,7 @@ def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]
         before = [[one[path] for one in delivered if path in one] for path in files]
         rows = zip(files.items(), before, strict=True)
         try:
+            # only files that this run wrote earlier may be replaced or removed
             new = {path: data for (path, data), own in rows if _free(wanted / path, own)}
             gone = [{p: d for p, d in one.items() if p not in files} for one in delivered]
             sweep_own(wanted, gone)
@@ -165,9 +166,9 @@ def _deliver(folder: Path, asked: Asked, delivered: Sequence[Mapping[str, bytes]
 
 
 def _free(path: Path, own: Collection[bytes]) -> bool:
-    """Whether nothing is there but what this run put there.
+    """True if the path is free, or still holds content that this run wrote.
 
-    Since it began, somebody may have put something there, or changed it.
+    Other programs may have created or changed the file since the run began.
     """
     if path.exists() and not (path.is_file() and path.read_bytes() in own):
         _output.warn(f"`{path_from_here(path)}` is there already, and is left alone")

@@ -25,17 +25,17 @@ INTERRUPTED = 130
 
 
 class CutShortError(Exception):
-    """An error that came up when a run was under way; its journal is intact."""
+    """Error during a run that had started; its journal is intact."""
 
     def __init__(self, cause: Exception, resume: str) -> None:
         super().__init__(str(cause))
         self.cause = cause
         self.resume = resume
-        """The command that goes on with the run."""
+        """Command that resumes the run."""
 
 
 def exit_code_of(error: Exception) -> int:
-    """Tell an error on stderr; the code to end with."""
+    """Print an error to stderr and return the exit code."""
     match error:
         case CutShortError(cause=cause, resume=resume):
             _tell(cause, resume)
@@ -44,7 +44,7 @@ def exit_code_of(error: Exception) -> int:
             click.echo("interrupted", err=True)
             return INTERRUPTED
         case click.UsageError() if type(error).__name__ == "NoArgsIsHelpError":
-            # by its name: older versions of click print the help themselves
+            # checked by name: older versions of click print the help themselves
             click.echo(error.format_message(), err=True)
             return COULD_NOT_RUN
         case click.UsageError():
@@ -70,7 +70,7 @@ def _tell(error: Exception, resume: str | None) -> None:
         _print(error.message, error.hint, go_on)
         return
     if debug():
-        # at use: `traceback` costs a start-up that nearly never needs it
+        # imported at use: `traceback` slows every start and is rarely needed
         import traceback
 
         traceback.print_exception(error)
@@ -88,13 +88,13 @@ def _print(message: str, *hints: str | None) -> None:
 
 
 def _plain(message: str) -> str:
-    """A message of click's in our own style: lower case, no full stop."""
+    """Message of click in our style: lower case, no full stop."""
     message = message.rstrip(".")
     return message[:1].lower() + message[1:]
 
 
 def _here(error: click.UsageError) -> str | None:
-    """What to write where a spec is missing, and there is one in this folder."""
+    """Hint if a spec argument is missing and this folder holds one."""
     if not isinstance(error, click.MissingParameter) or error.ctx is None or error.param is None:
         return None
     found = [name for name in ("task.yaml", "agent.yaml") if Path(name).is_file()]
@@ -104,33 +104,33 @@ def _here(error: click.UsageError) -> str | None:
 
 
 class Command(click.Command):
-    """A command with examples at the end of its help."""
+    """Command with examples at the end of its help."""
 
     def __init__(self, *args: Any, examples: tuple[str, ...] = (), **kwargs: Any) -> None:  # noqa: ANN401 # handed on to click
         super().__init__(*args, **kwargs)
         self.examples = examples
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 # click's own signature
-        """Run it; with `--json` an error is a document too."""
+        """Run the command; with `--json` an error prints a document too."""
         try:
             return super().invoke(ctx)
         except (KeptError, CutShortError) as error:
             if ctx.params.get("as_json"):
-                # the problems on stdout; the error itself goes its way to stderr
+                # problems go to stdout; the error itself still goes to stderr
                 _output.document({"ok": False, "problems": _problems(error)})
             raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The examples, one a line."""
+        """Write the examples, one per line."""
         write_examples(formatter, self.examples)
 
 
 class Commands(Command, click.Group):
-    """Commands under one name, each with examples of its own."""
+    """Group of commands, with examples of its own."""
 
 
 def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) -> None:
-    """A section of command lines, never wrapped."""
+    """Write a section of command lines without wrapping."""
     if examples:
         with formatter.section("Examples"):
             for example in examples:
@@ -143,26 +143,26 @@ class _Warnings(logging.Handler):
 
 
 def show_log() -> None:
-    """Have what the library logs appear on stderr in the words of the command line."""
+    """Show the library's log messages on stderr as warnings."""
     log = logging.getLogger("kept")
     if not any(isinstance(handler, _Warnings) for handler in log.handlers):
         log.addHandler(_Warnings())
 
 
 def path_from_here(path: str | Path) -> str:
-    """A path as one types it here: relative when it is below the working folder."""
+    """Path as typed from here: relative if it is below the working folder."""
     whole = Path(path).absolute()
     here = Path.cwd()
-    # links stay links: `best` is one, and the place it points to is nobody's business
+    # do not resolve links: `best` is one, and its target is an internal path
     return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
 
 
 def command_for(verb: str, folder: Path, settings: Sequence[str] = ()) -> str:
-    """The command line that does something with a run."""
+    """Command line that applies a command to a run."""
     from kept.store.home import Home
 
     folder = folder.resolve()
-    # the id where that is enough to find the run from here, else the path of its folder
+    # the id if it is enough to find the run from here, else the path of its folder
     near = Home.find(Path.cwd()).runs.resolve() == folder.parent
     words = [program(), verb, folder.name if near else path_from_here(folder)]
     for setting in settings:
@@ -174,26 +174,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def run_argument(function: F) -> F:
-    """`[RUN]`: which run to look at."""
+    """`[RUN]`: the run to look at."""
     return click.argument("run", default="last")(function)
 
 
 def json_option(function: F) -> F:
-    """`--json`: the answer for programs."""
+    """`--json`: print a JSON document."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(
         function
     )
 
 
 def quiet_option(function: F) -> F:
-    """`-q`: no progress."""
+    """`-q`: show no progress."""
     return click.option(
         "-q", "--quiet", is_flag=True, help="Show no progress, only the answer and warnings."
     )(function)
 
 
 def set_option(function: F) -> F:
-    """`--set`: a value of the spec, for this run alone."""
+    """`--set`: change a value of the spec for this run."""
     return click.option(
         "--set",
         "settings",
@@ -204,7 +204,7 @@ def set_option(function: F) -> F:
 
 
 def no_cache_option(function: F) -> F:
-    """`--no-cache`: ask models anew."""
+    """`--no-cache`: do not use cached model replies."""
     return click.option(
         "--no-cache",
         is_flag=True,
@@ -222,14 +222,14 @@ def _without_cache(context: click.Context, _: click.Parameter, given: bool) -> N
 
 
 def gain_option(function: F) -> F:
-    """`--fail-if-no-gain`: for scripts that want to know."""
+    """`--fail-if-no-gain`: exit with 1 if nothing beat the seed."""
     return click.option(
         "--fail-if-no-gain", is_flag=True, help="Exit with 1 when nothing beat the seed."
     )(function)
 
 
 def workers_option(function: F) -> F:
-    """`--workers`: how much at once."""
+    """`--workers`: number of concurrent rollouts."""
     return click.option(
         "--workers",
         type=click.IntRange(min=1),
@@ -239,7 +239,7 @@ def workers_option(function: F) -> F:
 
 
 def money_option(function: F) -> F:
-    """`--max-usd`: how much it may cost."""
+    """`--max-usd`: limit of cost in USD."""
     return click.option(
         "--max-usd",
         type=click.FloatRange(min=0),

@@ -1,4 +1,4 @@
-"""Opening a run to look at it."""
+"""Opening of runs for commands that read them."""
 
 import shlex
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from kept.ui.cli._command import command_for, show_log
 def open_run(
     name: str, of_use: Callable[[Path], bool] | None = None, *, resuming: bool = False
 ) -> Run:
-    """The run that a person means by a name; works while it is being written.
+    """Open a run by its name; works while it is being written.
 
-    By `last` a person means the last one that is of use for what was asked.
+    The name `last` means the last run that suits the command, as `of_use` decides.
     """
     show_log()
     home = Home.find(Path.cwd())
@@ -30,7 +30,7 @@ def open_run(
 
 
 def nothing_better(run: Run) -> str:
-    """That the best of a run is its seed; as long as it is not over, with what goes on."""
+    """Statement that nothing beat the seed; for an unfinished run also how to resume."""
     words = no_better(run.status)
     if run.status == "finished":
         return words
@@ -39,7 +39,7 @@ def nothing_better(run: Run) -> str:
 
 
 def going_on(run: Run) -> str:
-    """What goes on with a run that stopped: a command, or the call that started it."""
+    """Command or Python call that resumes a run."""
     called = _CALLS.get(run.recipe or "")
     if run.spec is None and called:
         return f'kept.{called}(..., resume="{run.id}")'
@@ -47,22 +47,22 @@ def going_on(run: Run) -> str:
 
 
 _CALLS = {FUNCTION: "optimize", COMPARE: "compare"}
-"""Calls of the Python API that start runs without a spec, by recipe."""
+"""Python calls that start runs without a spec, by recipe."""
 
 
 def iteration_named(name: str) -> RunRow | None:
-    """The iteration of a refinement that a person means; None where it is a run of its own."""
+    """Iteration of a refinement by its name; None if the name means a run of its own."""
     home = Home.find(Path.cwd())
     ids = [folder.name for folder in home.folders()]
     whole = any(id_.startswith(name) or id_.endswith(name) for id_ in ids)
-    # looking makes no folder, where there is none
+    # without runs, do not open the index: that would create its folder
     if not ids or whole or name == "last" or Path(name).exists():
         return None
     return RunIndex(home).find_iteration(name)
 
 
 def runs_below() -> str:
-    """Where there are runs one folder further down, in words; empty where there are none."""
+    """Hint that names runs one folder further down; empty if there are none."""
     below = (path for path in sorted(Path.cwd().glob("*/.kept")) if Home(path).folders())
     names = [shlex.quote(path.parent.name) for path in below]
     if not names:
@@ -79,7 +79,7 @@ def check_step(run: Run, step: int) -> None:
 
 
 def closed_step(run: Run, step: int) -> StepClosed:
-    """The record of a step that must have a verdict."""
+    """Record of a step; raises if it has no verdict yet."""
     check_step(run, step)
     if any(step == opened.step for opened in run.state.open):
         raise SetupError(f"step {step} of run {run.id} has no verdict yet")

@@ -1,4 +1,4 @@
-"""What commands print with: the answer on stdout, all else on stderr."""
+"""Output of commands: the answer on stdout, everything else on stderr."""
 
 import json
 import re
@@ -13,37 +13,37 @@ import click
 from kept.settings import no_color
 
 WIDE = 120
-"""Columns of a terminal that has room for reasons in full."""
+"""Columns of a terminal that shows reasons in full."""
 
 LEAST = 6
-"""Letters that a column is left with; what is cut further says nothing."""
+"""Minimum width of a column; less is unreadable."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def answer(text: str) -> None:
-    """Print on stdout, exactly as it is unless a terminal shows it."""
-    # click would take escape sequences out of what goes into a file: an artifact may hold some
+    """Print on stdout, unchanged unless a terminal shows it."""
+    # by default click strips escape sequences from files, but an artifact may contain some
     click.echo(text, color=True)
 
 
 FORMAT = 1
-"""The version of the JSON documents; a key that changes its meaning or goes makes it greater."""
+"""Version of the JSON documents; raised if a key changes its meaning or is removed."""
 
 
 def document(value: Any) -> None:  # noqa: ANN401 # any JSON value
-    """Print one JSON document on stdout; an object says first which format it has."""
+    """Print one JSON document on stdout; an object starts with its format version."""
     if isinstance(value, dict):
         value = {"format": FORMAT, **cast("dict[str, object]", value)}
     text = json.dumps(value, ensure_ascii=False, indent=2)
     if any("\ud800" <= c <= "\udfff" for c in text):
-        # text that was no UTF-8 to begin with survives only as escapes
+        # lone surrogates, from text that was not UTF-8, survive only as escapes
         text = json.dumps(value, indent=2)
     answer(text)
 
 
 def address(url: str, *, as_json: bool) -> None:
-    """Say where something can be reached that goes on."""
+    """Print the address of a server that keeps running."""
     if as_json:
         document({"url": url})
     else:
@@ -51,33 +51,33 @@ def address(url: str, *, as_json: bool) -> None:
 
 
 def note(text: str) -> None:
-    """Say something on stderr; nobody is left to hear it where its reader went away."""
+    """Print on stderr; errors are ignored, as its reader may be gone."""
     with suppress(OSError):
         click.echo(text, err=True)
 
 
 def warn(text: str) -> None:
-    """Warn on stderr."""
+    """Print a warning on stderr."""
     note(f"warning: {text}")
 
 
 def coloured() -> bool:
-    """Whether stdout shows colours."""
+    """True if stdout shows colors."""
     return sys.stdout.isatty() and not no_color()
 
 
 def style(text: str, **how: Any) -> str:  # noqa: ANN401 # what click.style takes
-    """A text in colour where colours show."""
+    """Text in color if stdout shows colors."""
     return click.style(text, **how) if coloured() else text
 
 
 def visible(text: str) -> str:
-    """A text of unknown origin, unable to play tricks on a terminal; unchanged elsewhere."""
+    """Untrusted text without control characters on a terminal; unchanged elsewhere."""
     return _CONTROL.sub("�", text) if sys.stdout.isatty() else text
 
 
 def coloured_diff(text: str) -> str:
-    """A unified diff, its lines coloured where colours show."""
+    """Unified diff with colored lines if stdout shows colors."""
     text = visible(text)
     if not coloured():
         return text
@@ -99,12 +99,14 @@ def table(
     whole: Sequence[str] = (),
     middle: Sequence[str] = (),
 ) -> str:
-    """Columns of equal width; on a terminal the widest are cut until a row fits a line.
+    """Table with aligned columns; on a terminal the widest are cut until a row fits.
 
-    Columns may be set to the right, be left whole, or have their middle cut out, not their end.
+    Columns in `right` are right-aligned, those in `whole` are never cut, those in `middle` lose
+    their middle.
     """
     everything = [header, *rows]
     widths = [max(len(row[at]) for row in everything) for at in range(len(header))]
+    # only a terminal gets cut cells: a file or pipe gets them in full
     if sys.stdout.isatty():
         room = shutil.get_terminal_size().columns - 2 * (len(widths) - 1)
         _fit(widths, [at for at, name in enumerate(header) if name not in whole], room)
@@ -123,7 +125,7 @@ def table(
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> str:
-    """Names and what they stand for, in two columns."""
+    """Labels and values in two columns."""
     rows = list(rows)
     longest = max((len(name) for name, _ in rows), default=0)
     width = 11 if longest < 11 else longest + 2
@@ -131,12 +133,12 @@ def pairs(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def is_narrow() -> bool:
-    """Whether rows are cut to fit a terminal, and a lot of text does not fit."""
+    """True if stdout is a terminal that is too narrow for long text."""
     return sys.stdout.isatty() and shutil.get_terminal_size().columns < WIDE
 
 
 def _fit(widths: list[int], may_shrink: Sequence[int], room: int) -> None:
-    """Take from the widest until all fit, or none has anything left to give."""
+    """Shrink the widest columns until all fit, or until none can shrink further."""
     while sum(widths) > room:
         widest = max(may_shrink, key=lambda at: widths[at], default=None)
         if widest is None or widths[widest] <= LEAST:
@@ -145,7 +147,7 @@ def _fit(widths: list[int], may_shrink: Sequence[int], room: int) -> None:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """A text cut to a width, most of its end left."""
+    """Text cut to a width; most of its end remains."""
     if len(text) <= width:
         return text
     behind = (width - 1) * 2 // 3

@@ -1,4 +1,4 @@
-"""Progress of a run on a terminal: one line a closed step, and a live status line below.
+"""Progress of a run on a terminal: one line per closed step, and a live status line below.
 
 The sink never raises and is cheap: a rollout only counts. A separate thread redraws the status a
 few times a second from counters, so display does not slow down a fast run.
@@ -37,39 +37,39 @@ WHY_WIDTH = 60
 REASON_WIDTH = 160
 BETWEEN = len("  ()")
 ROOMY = 70
-"""Columns that hold the evidence of a promotion."""
+"""Columns needed to show the evidence of a promotion."""
 LEAST_WHY = 8
-"""Columns in which what was proposed says anything."""
+"""Minimum columns in which the proposal's text is readable."""
 
 
 class Progress:
-    """Counts, and shows nothing: what `-q` asks for."""
+    """Counter of progress that shows nothing, as for `-q`."""
 
     def __init__(self) -> None:
         self.state = State()
         self.proposals = 0
-        """Closed steps that had one."""
+        """Closed steps that had a proposal."""
         self.rollouts = 0
-        """Of this sitting and the closed steps before it."""
+        """Rollouts of this session and of the closed steps before it."""
         self.seconds = 0.0
-        """Spent inside the rollouts of this sitting, summed over workers."""
+        """Seconds inside the rollouts of this session, summed over workers."""
         self.began = time.monotonic()
         self.signals = 0
         self.proposer_width = 0
         self.evaluated: Evaluated | None = None
-        """Of a run that measures: then a case is what a person waits for."""
+        """Facts of a run that measures, whose cases are shown one by one; None for others."""
         self.step_lines = True
-        """Whether a closed step is told here, and not by somebody who knows it better."""
+        """False if another object prints the lines of closed steps."""
         self._steps_before: int | None = None
 
     @property
     def resumed(self) -> bool:
-        """Whether a run was gone on with."""
+        """True if the run was resumed."""
         return self._steps_before is not None
 
     @property
     def resumed_in_vain(self) -> bool:
-        """Whether a run was gone on with and there was nothing left to do."""
+        """True if the run was resumed with nothing left to do."""
         return len(self.state.history) == self._steps_before
 
     def __enter__(self) -> "Progress":
@@ -81,15 +81,15 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
 
     def on_event(self, event: Event, state: State) -> None:
-        """Take up the state, and tell what a person wants to know."""
+        """Store the state and show events of interest."""
         self.state = state
         if isinstance(event, StepClosed):
             self.proposals += not event.verdict.idle
             if self.step_lines and not _says_the_same(state.history):
-                # with what failed, which the state leaves out because proposers see it
+                # use the event's verdict: the state omits failure texts, because proposers see it
                 self.closed(replace(state.history[-1], verdict=event.verdict))
         elif isinstance(event, RunStarted | RunResumed):
             self.proposals = sum(not step.verdict.idle for step in state.history)
@@ -102,14 +102,14 @@ class Progress:
             self.opening(event, state)
 
     def on_rollout(self, job: Job, outcome: Outcome) -> None:
-        """Count it; nothing else, for there may be thousands a second, unless it is waited for."""
+        """Count a rollout; show it only if the run measures. There may be thousands a second."""
         self.rollouts += 1
         self.seconds += outcome.seconds
         if self.evaluated is not None:
             self.measured(job, outcome, self.evaluated)
 
     def on_signal(self) -> None:
-        """Somebody pressed Ctrl-C."""
+        """Handle Ctrl-C: show that the run is stopping."""
         self.signals += 1
         if self.signals == 1:
             self.say("stopping: what is in flight may finish; Ctrl-C again stops at once")
@@ -117,68 +117,68 @@ class Progress:
             self.say("stopping at once")
 
     def opening(self, event: RunStarted | RunResumed, state: State) -> None:
-        """A sitting begins."""
+        """Show the beginning of a session."""
 
     def closed(self, step: ClosedStep) -> None:
-        """A step has its verdict."""
+        """Show a closed step."""
 
     def measured(self, job: Job, outcome: Outcome, facts: Evaluated) -> None:
-        """A case of a run that measures is done."""
+        """Show a finished case of a run that measures."""
 
     def say(self, text: str) -> None:
-        """Say something that is not about a step."""
+        """Show a message that is not about a step."""
 
 
 class PlainProgress(Progress):
-    """One line a closed step, for logs and pipes."""
+    """One line per closed step, for logs and pipes."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream: TextIO | None = stream
 
     def opening(self, event: RunStarted | RunResumed, state: State) -> None:
-        """Say which run this is."""
+        """Print the name of the run."""
         self.say(opening_line(event, state))
 
     def closed(self, step: ClosedStep) -> None:
-        """The step in one line; the one of a run that measures says nothing new."""
+        """Print the step in one line, except in a run that measures."""
         if self.evaluated is None:
             self.say(step_line(step, self.proposer_width, self.state))
 
     def measured(self, job: Job, outcome: Outcome, facts: Evaluated) -> None:
-        """The case in one line."""
+        """Print the case in one line."""
         self.say(case_line(job, outcome, self.state.settings, facts))
 
     def say(self, text: str) -> None:
-        """Write a line, as long as there is somebody to read it."""
+        """Write a line, unless the stream was closed."""
         if self._stream is None:
             return
         try:
             self._stream.write(text + "\n")
             self._stream.flush()
         except (OSError, ValueError):
-            # the reader went away: the run goes on all the same
+            # the reader is gone: the run continues without output
             self._stream = None
 
 
 def progress_on(stream: TextIO, *, quiet: bool) -> Progress:
-    """What suits the stream: nothing, plain lines, or a live display."""
+    """Progress that suits the stream: none, plain lines, or a live display."""
     if quiet:
         return Progress()
     if not stream.isatty() or dumb_terminal():
         return PlainProgress(stream)
-    # rich takes longer to import than all of kept, and only a terminal needs it
+    # imported at use: rich takes longer to import than all of kept, and only terminals need it
 
     return LiveProgress()
 
 
 def standard_progress(*, quiet: bool) -> Progress:
-    """Progress where it belongs: on stderr."""
+    """Progress on stderr."""
     return progress_on(sys.stderr, quiet=quiet)
 
 
 def opening_line(event: RunStarted | RunResumed, state: State) -> str:
-    """Which run this is and what it is about."""
+    """First line of a session: the run and its aim."""
     started = state.started
     assert started is not None, "the first event is `run_started`"
     verb = "resumed" if isinstance(event, RunResumed) else "started"
@@ -202,26 +202,26 @@ def _task(started: RunStarted) -> str:
 
 
 OPENINGS: Mapping[str, Callable[[RunStarted], str]] = {EVALUATE: _measured, AGENT_RUN: _task}
-"""What a run is about, by recipe; else what it improves, and by which gate."""
+"""Aim of a run, by recipe; other recipes show metric and gate."""
 
 
 def _says_the_same(history: History) -> bool:
-    """Whether the last step proposed nothing, just as the one before it.
+    """True if the last step proposed nothing, exactly as the step before it.
 
-    Steps are opened ahead of the news that a proposer has run dry; once is enough to read that.
+    Steps are opened before the news that a proposer has no more proposals, so several may say it.
     """
     if len(history) < 2:
         return False
     before, last = history[-2], history[-1]
-    # an attempt of a refinement that left nothing was run, and is news
+    # a refinement's attempt without a deliverable was a real run, so show it
     ran = last.skip is not None and bool(last.skip.about)
     idle = last.verdict.code == "nothing proposed" and not ran
     return idle and last.verdict == before.verdict and last.turn.proposer == before.turn.proposer
 
 
 def case_line(job: Job, outcome: Outcome, settings: RunSettings, facts: Evaluated) -> str:
-    """`failed   refund-over-limit  1.2 s  equality 0.00: …`."""
-    # at use: only a run that measures needs it, and with it comes all of the report
+    """Case in one line: `failed   refund-over-limit  1.2 s  equality 0.00: …`."""
+    # imported at use: only a run that measures needs it, and it imports all of the report
     from kept.results.cases import grading_of, tested
 
     grading = grading_of(settings, facts)
@@ -235,7 +235,7 @@ def case_line(job: Job, outcome: Outcome, settings: RunSettings, facts: Evaluate
 
 
 def step_line(step: ClosedStep, proposer_width: int = 0, state: State | None = None) -> str:
-    """`step  3  keep     variants  strictly better: `score` 0.62 → 0.71  (variant terse.md)`."""
+    """Step in one line: `step  3  keep   variants  strictly better: `score` 0.62 → 0.71  (why)`."""
     k = step.turn.settings.get("k") if step.turn.proposer == RERUN else None
     if isinstance(k, int) and state is not None and state.started is not None:
         of = iteration_words(k, iterations_in(state.started.request))
@@ -245,26 +245,26 @@ def step_line(step: ClosedStep, proposer_width: int = 0, state: State | None = N
 
 
 def step_words(step: ClosedStep, room: int = 0) -> str:
-    """Why the verdict, and what was proposed; where there is only so much room, some of both."""
+    """Reason of the verdict and of the proposal; both are shortened to fit `room` columns."""
     why = one_line(step.proposal.why, WHY_WIDTH) if step.proposal else ""
     words = one_line(step.verdict.words, REASON_WIDTH)
     if not why:
         return words
     over = len(words) + len(why) + BETWEEN - room
     if room and over > 0:
-        # what is promoted is what a person waits for: its evidence comes whole where it can
+        # the evidence of a promotion matters most: it is shown in full if it fits
         share = 0 if step.verdict.best and room >= ROOMY else room * 2 // 5
         left = max(share, room - len(words) - BETWEEN)
         if left < LEAST_WHY:
             return one_line(words, room)
-        # names differ at their ends, reasons at their beginnings
+        # names differ at the end, reasons at the beginning
         why = cut_middle(why, left)
         words = one_line(words, max(1, room - len(why) - BETWEEN))
     return f"{words}  ({why})"
 
 
 REDRAWS = 8
-"""A second."""
+"""Redraws per second."""
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 STYLES = {
     "passed": "green",
@@ -279,7 +279,7 @@ STYLES = {
 
 
 class LiveProgress(Progress):
-    """Draws on stderr from `__enter__` to `__exit__`."""
+    """Live display on stderr from `__enter__` to `__exit__`."""
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
@@ -306,7 +306,7 @@ class LiveProgress(Progress):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Show what is left to show, and give the cursor back."""
+        """Print pending lines and restore the cursor."""
         self._done.set()
         self._thread.join()
         try:
@@ -315,17 +315,17 @@ class LiveProgress(Progress):
             self._live.stop()
 
     def opening(self, event: RunStarted | RunResumed, state: State) -> None:
-        """Say which run this is."""
+        """Show the name of the run."""
         self._lines.append(Text(opening_line(event, state), style="dim"))
 
     def measured(self, job: Job, outcome: Outcome, facts: Evaluated) -> None:
-        """The case in one line."""
+        """Show the case in one line."""
         line = Text(case_line(job, outcome, self.state.settings, facts))
         line.stylize(STYLES.get(str(line)[:8].strip(), ""), 0, 8)
         self._lines.append(line)
 
     def closed(self, step: ClosedStep) -> None:
-        """The step in one line; the one of a run that measures says nothing new."""
+        """Show the step in one line, except in a run that measures."""
         if self.evaluated is not None:
             return
         style = STYLES.get(step.verdict.word, "")
@@ -338,7 +338,7 @@ class LiveProgress(Progress):
         self._lines.append(line)
 
     def say(self, text: str) -> None:
-        """Say something that is not about a step."""
+        """Show a message that is not about a step."""
         self._lines.append(Text(text, style="yellow"))
 
     def _redraw(self) -> None:
@@ -347,9 +347,10 @@ class LiveProgress(Progress):
                 self._print_lines()
                 self._live.refresh()
             except (OSError, ValueError):
-                # the terminal went away: the run goes on all the same
+                # the terminal is gone: the run continues without output
                 return
 
+    # deque operations are atomic, so the run's thread may append meanwhile
     def _print_lines(self) -> None:
         lines: list[Text] = []
         while self._lines:
@@ -366,11 +367,11 @@ class LiveProgress(Progress):
         return line
 
     def _most_steps(self) -> int:
-        """By the budget; 0 where it does not say."""
+        """Number of iterations in the budget; 0 without a limit."""
         return self.state.settings.budget.max_iterations or 0
 
     def _asked(self) -> int:
-        """Rollouts of a run that measures; 0 where some of them may be an earlier sitting's."""
+        """Rollouts of a run that measures; 0 if some may belong to an earlier session."""
         return self.evaluated.rollouts if self.evaluated and not self.resumed else 0
 
     def _parts(self, elapsed: float) -> list[str]:
@@ -378,7 +379,7 @@ class LiveProgress(Progress):
         done, most = len(state.history), self._most_steps()
         so_far = count(self.proposals, "proposal")
         if most:
-            # merges and the test at the end come after the last iteration
+            # merges and the final test come after the last iteration
             so_far = f"{min(done, most)} of {count(most, 'iteration')}"
         parts = [so_far, f"{state.keeps} kept"]
         if self.evaluated is not None:

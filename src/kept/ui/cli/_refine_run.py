@@ -63,12 +63,12 @@ UNREAD = "not measured: no deliverable was read twice"
 
 
 def told_of(run: Run, state: State) -> Told:
-    """What a state of a run says of its refinement."""
+    """Attempts of a refinement, from a state of its run."""
     return Told(state, all_made(run.candidate(state.seed), reruns(state)))
 
 
 def refined_of(run: Run) -> "Refined | None":
-    """The refinement that a run is; None for others, and for one whose task is gone."""
+    """Refinement of a run; None for other runs, and if its task was deleted."""
     asked = request_of(run, Refinement)
     if asked is None:
         return None
@@ -81,25 +81,25 @@ def refined_of(run: Run) -> "Refined | None":
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """What a refinement has come to."""
+    """Result of a refinement."""
 
     told: Told
     asked: Refinement
     folder: Path
-    """Of the run that it is."""
+    """Folder of the refinement's run."""
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Those that ran."""
+        """Attempts that ran."""
         return self.told.attempts
 
     @property
     def unread(self) -> list[int]:
-        """The attempts that ran, and that nobody judged."""
+        """Attempts that ran but were not judged."""
         return [*unread(reruns(self.told.state)), *unpaid(self.told.state)]
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """Result as a JSON document."""
         told, state = self.told, self.told.state
         seed, best = told.parts(state.seed), told.parts(told.best_id)
         stopped = state.stopped
@@ -121,7 +121,7 @@ class Refined:
         }
 
     def text(self) -> str:
-        """For a person."""
+        """Result as text."""
         if self.told.state.stopped and self._stop == "empty_gradient":
             where = " in BEST" if self.asked.start else ""
             return f"nothing to refine{where}: no defects, no refusals, no metric that falls short"
@@ -129,7 +129,7 @@ class Refined:
 
     @property
     def title(self) -> str:
-        """What came of it, in a line."""
+        """Result in one line."""
         told, k = self.told, self.told.best_iter
         seed, best = (told.parts(id_)["total"] for id_ in (told.state.seed, told.best_id))
         so_far = "" if told.state.stopped else "so far, "
@@ -150,20 +150,20 @@ class Refined:
 
     @property
     def moved(self) -> bool:
-        """True where BEST holds what this session made."""
+        """True if BEST holds a deliverable of this session."""
         held = self.asked.shelf.holds()
         return self.told.best_iter > 0 and held is not None and held.run_id == self.told.best.run_id
 
     @property
     def unmoved(self) -> str:
-        """The sentence on why BEST did not move."""
+        """Sentence with the reason why BEST did not change."""
         left = self._places()["best_left"]
         if left is not None:
             return f"BEST did not move: {left}"
         return f"BEST did not move: {self.title.removeprefix('no gain: ')}"
 
     def rows(self) -> list[tuple[str, str]]:
-        """All there is to say besides."""
+        """Rows of labels and values below the title."""
         told, asked, places = self.told, self.asked, self._places()
         name = "BEST" if asked.start else "seed"
         rows = [(name, f"{_parts(told.parts(told.state.seed))}{_by(told)}"), *self._attempts()]
@@ -187,7 +187,7 @@ class Refined:
 
     @property
     def measure(self) -> str:
-        """What its losses are, for a person."""
+        """Kind of its losses, in words."""
         if self.told.measure == FOLLOW:
             return f"loss of one run each (`{FOLLOW}`)"
         return f"mean loss of readings (`{self.told.measure}`)"
@@ -199,7 +199,7 @@ class Refined:
 
     @property
     def _more(self) -> str:
-        """The command that goes on with twice the money for readings, where that is used up."""
+        """Command that resumes with twice the USD for readings, if these ran out."""
         state, usd = self.told.state, self.told.state.settings.budget.max_rollouts_usd
         if not usd or not state.stopped or state.stopped.kind != "usd":
             return ""
@@ -218,7 +218,7 @@ class Refined:
         return rows
 
     def _places(self) -> dict[str, str | None]:
-        """Where the best lies, if there is one, why BEST does not hold it, and the session."""
+        """Paths of the best and of the session, and the reason if BEST does not hold the best."""
         told, asked = self.told, self.asked
         if asked.target:
             place, session = asked.task.best, asked.root / SESSION
@@ -242,14 +242,14 @@ class Refined:
 
 
 def _stopped(reason: str, state: State) -> str:
-    """The seed's word; of an error, that there was one: what it was is told beside the answer."""
+    """Reason to stop in the source's terms; an error's text is shown elsewhere."""
     if state.stopped is not None and state.stopped.kind == "usd":
         return f"{reason}: of `budget.max_usd`, {state.stopped.message}"
     return "after an error" if reason.startswith("error:") else reason
 
 
 def _by(told: Told) -> str:
-    """Whose the seed's loss is, where a race has more than one kind of them."""
+    """Origin of the seed's loss; empty unless a race has several kinds of losses."""
     if not told.raced:
         return ""
     read = told.readings(told.state.seed)
@@ -263,17 +263,17 @@ def _parts(parts: Mapping[str, float]) -> str:
 
 
 class Seed(NamedTuple):
-    """The run that is to be refined, and the session that does it."""
+    """Run to refine, and the name of the session."""
 
     folder: Path
     session: str
     target: str = ""
     start: str = ""
-    """The run that BEST holds the deliverable of; empty to start from the seed itself."""
+    """Run whose deliverable BEST holds; empty to start from the seed itself."""
 
 
 def named(run_dir: str | None, target: str | None, *, from_seed: bool = False) -> Seed:
-    """The run that a person means, or the best one of a task; `from_seed`, its first one."""
+    """Run by its name, or the best run of a task; with `from_seed` the task's first run."""
     if (run_dir is None) == (target is None):
         raise SetupError(
             "name a run, or a task", hint="`kept refine RUN_DIR`, or --target EXP:TASK"
@@ -281,7 +281,7 @@ def named(run_dir: str | None, target: str | None, *, from_seed: bool = False) -
     if run_dir is not None:
         folder = seed_folder(run_dir)
         start = None if from_seed else _held_by_best(folder)
-        # a name that no session has, of this run or beside it: two may begin in one second
+        # a session name that is free for this run and beside it: two may begin in the same second
         home = Home.find(Path.cwd()).path / SESSIONS_BELOW
         taken = {path.stem for path in (folder / SESSIONS).glob("*.json")}
         session = free_name(session_name(time.time()), taken, home)
@@ -292,7 +292,7 @@ def named(run_dir: str | None, target: str | None, *, from_seed: bool = False) -
 
 
 def _held_by_best(seed: Path) -> Path | None:
-    """The run that BEST of a seed is from; None without one, or where that run is gone."""
+    """Run behind BEST of a seed; None without BEST, or if that run was deleted."""
     run = winning_run(seed)
     if run is None or (run / COMPLETION).exists():
         return run
@@ -302,7 +302,7 @@ def _held_by_best(seed: Path) -> Path | None:
 
 
 def refine_folder(folder: Path, settings: tuple[str, ...], *, as_json: bool, quiet: bool) -> int:
-    """Refine the run in a folder as `kept refine` does by itself; the exit code."""
+    """Refine the run in a folder, as `kept refine` does; return the exit code."""
     seed = named(str(folder), None)
     run, here = str(seed.folder), str(Path.cwd())
     asked = Refinement(
@@ -312,7 +312,7 @@ def refine_folder(folder: Path, settings: tuple[str, ...], *, as_json: bool, qui
 
 
 def seed_folder(name: str) -> Path:
-    """The folder of the run that a person means; one of ours is laid out as its source has it."""
+    """Folder of a run by its name; a run of ours is exported in the source's layout first."""
     folder = Path(name)
     if folder.is_dir() and not (folder / "journal.jsonl").exists():
         return _whole(folder.resolve())
@@ -325,7 +325,7 @@ def seed_folder(name: str) -> Path:
 
 
 def _whole(folder: Path) -> Path:
-    """A folder without a journal; refused where a journal says that its files are others."""
+    """Folder without a journal; refused if its files differ from the journal of its refinement."""
     home = Home.find(folder)
     if not folder.is_relative_to(home.path.resolve()):
         return folder
@@ -345,7 +345,7 @@ def _whole(folder: Path) -> Path:
 
 
 def lay_out(folder: Path) -> None:
-    """Write the files of an agent run of ours as its source lays them out."""
+    """Write the files of our own agent run in the source's layout."""
     run = Run(folder)
     try:
         record = agent_run_of(run) if request_of(run, Asked) else None
@@ -356,7 +356,7 @@ def lay_out(folder: Path) -> None:
 
 
 def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
-    """Refine a run in a new folder; the exit code."""
+    """Refine a run in a new folder; return the exit code."""
     home = Home.find(Path(asked.folder))
     session = RefineSession(asked, _new_session(asked), as_json=as_json, quiet=quiet)
     plan = told_warnings(compile_refine(asked, session.watched))
@@ -366,14 +366,14 @@ def start_refine(asked: Refinement, *, as_json: bool, quiet: bool) -> int:
 
 @contextmanager
 def _new_session(asked: Refinement) -> Generator[None]:
-    """The lock of a new session, whose name is taken at once: another may begin this second."""
+    """Lock of a new session; creates its folder at once to reserve its name."""
     with refining(asked.refined, asked.session):
         make_folder(asked.root)
         yield
 
 
 def resume_refine(run: Run, settings: tuple[str, ...], *, as_json: bool, quiet: bool) -> int:
-    """Go on with a refinement, perhaps with more money for readings; the exit code."""
+    """Resume a refinement, optionally with more USD for readings; return the exit code."""
     before, facts = request_of(run, Refinement), facts_of(run, RefinementFacts)
     assert before is not None and facts is not None, "a refinement"
     asked = with_more(before, settings, run.settings.budget.max_rollouts_usd)
@@ -385,7 +385,7 @@ def resume_refine(run: Run, settings: tuple[str, ...], *, as_json: bool, quiet: 
 
 
 class RefineSession(Session):
-    """A refinement, told by its attempts."""
+    """Session of a refinement, shown attempt by attempt."""
 
     def __init__(
         self,
@@ -403,7 +403,7 @@ class RefineSession(Session):
         self._as_json = as_json
 
     def answer(self, ended: Ended) -> None:
-        """Print the attempts and where the best lies."""
+        """Print the attempts and the path of the best."""
         state = ended.state
         with Run(ended.folder) as run:
             self._refined = refined = Refined(told_of(run, state), self._asked, ended.folder)
@@ -415,11 +415,11 @@ class RefineSession(Session):
             _output.answer(refined.text())
 
     def error_words(self, message: str) -> str:
-        """The error, without the word that the source puts before it."""
+        """Error text without the prefix that the source puts before it."""
         return message.removeprefix("error:")
 
     def finish(self) -> int:
-        """0 if BEST moved, or there was nothing to refine."""
+        """Exit code: 0 if BEST changed or there was nothing to refine, else 1."""
         stopped = self._refined.told.state.stopped
         nothing = stopped is not None and stopped.message.startswith("empty_gradient:")
         if nothing or self._refined.moved:

@@ -1,4 +1,4 @@
-"""A run and a step as text for a person at a terminal."""
+"""Runs and steps as text for a terminal."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from kept.ui.cli._refine_run import Refined
 
 MAX_ROLLOUTS = 40
-"""Rollouts of a step that are listed when their traces are not asked for."""
+"""Maximum rollouts of a step listed without their traces."""
 COLOURS = {"keep": "green", "crash": "red", "skip": "yellow"}
 
 
 def title(told: Summary) -> str:
-    """The outcome, where colours show in green when there is one."""
+    """Outcome of a run in bold, green after a gain."""
     return _output.style(headline_words(told), bold=True, fg="green" if told.gained else None)
 
 
 def facts(told: Summary, *, reason: bool = True) -> list[tuple[str, str]]:
-    """What a run is and what it used, with or without the reason why it stopped."""
+    """Status and spend of a run; `reason` adds why it stopped."""
     why = f": {told.stopped.message}" if told.stopped and reason else ""
     counts = verdict_counts(told)
     tried = [("proposals", f"{told.proposals}{merges_words(told)}: {counts}" if counts else "none")]
@@ -58,7 +58,7 @@ def facts(told: Summary, *, reason: bool = True) -> list[tuple[str, str]]:
 
 
 def standing(told: Summary) -> Iterator[tuple[str, str]]:
-    """What the sealed test said, and what leads without proof."""
+    """Claim of the sealed test, and candidates that lead without proof."""
     if told.claim:
         yield ("claim", told.claim)
     if told.claim_high is not None and told.claim_high < 0:
@@ -75,7 +75,7 @@ def standing(told: Summary) -> Iterator[tuple[str, str]]:
 
 
 def run_text(told: Summary) -> str:
-    """A run: what it is about, what came of it, and its steps."""
+    """Complete text of a run: outcome, settings and steps."""
     spec = path_from_here(told.spec) if told.spec else "started from Python"
     asked = [
         ("spec", spec),
@@ -97,7 +97,7 @@ def run_text(told: Summary) -> str:
 
 
 def refinement_text(told: Summary, refined: "Refined") -> str:
-    """A refinement: what was said at its end, and what it used."""
+    """Complete text of a refinement: its result and spend."""
     about = [
         ("run", f"{told.run}, {told.status}"),
         ("seed run", path_from_here(told.spec)),
@@ -111,7 +111,7 @@ def refinement_text(told: Summary, refined: "Refined") -> str:
 
 
 def _runs_of_idle(steps: Iterable[StepLine]) -> Iterator[list[StepLine]]:
-    """Steps one by one, but those together that proposed nothing for the same reason."""
+    """Steps one by one, but steps without a proposal grouped if proposer and reason are equal."""
     for (refused_or_kept, *_), group in groupby(steps, _idle_key):
         rows = list(group)
         yield from ([row] for row in rows) if refused_or_kept else [rows]
@@ -128,13 +128,13 @@ def _step_cells(rows: list[StepLine], told: Summary) -> tuple[str, ...]:
     verdict = row.word + (", best" if row.step == told.best_step else "")
     reason, why = one_line(row.reason, 100), one_line(row.why, 60)
     if value and _output.is_narrow():
-        # the figures behind the colon stand in the column beside it
+        # the figures after the colon are in the column beside it
         reason = reason.partition(":")[0]
     return (number_of, row.proposer, verdict, value, reason, why)
 
 
 def step_text(detail: StepDetail, *, traces: bool) -> str:
-    """A step in full, with or without what happened in each rollout."""
+    """Complete text of a step; `traces` adds the trace of each rollout."""
     return "\n\n".join(part for part in _step_parts(detail, traces) if part)
 
 
@@ -163,6 +163,7 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
         yield "\n".join([head, *_items((i.role, i.text) for i in detail.proposing)])
     if detail.stages:
         times = ("" if stage.t is None else clock(stage.t) for stage in detail.stages)
+        # `clock` returns date and time; the table shows the time only
         rows = [
             (stage.name, at.rpartition(" ")[2], one_line(stage.what, 100))
             for stage, at in zip(detail.stages, times, strict=True)
@@ -178,7 +179,7 @@ def _step_parts(detail: StepDetail, traces: bool) -> Iterator[str]:
 
 
 def rollouts_text(rollouts: tuple[StepRollout, ...]) -> str:
-    """Rollouts of one case: a line each, and what happened in those whose traces are at hand."""
+    """Rollouts of one case: a line each, then the traces that are loaded."""
     table = _output.table(
         ("of", "for", "case", "repeat", "seconds", "outcome"),
         [_rollout_cells(rollout) for rollout in rollouts],
@@ -191,7 +192,7 @@ def rollouts_text(rollouts: tuple[StepRollout, ...]) -> str:
 
 
 def spoken_text(rows: "Iterable[Spoken]") -> str:
-    """What those of an agent run said and used, by turn and by who it was."""
+    """Messages of an agent run, grouped by turn and speaker."""
     parts: list[str] = []
     for (turn, who), group in groupby(rows, key=lambda row: (row.turn, row.who)):
         said = [pair for row in group for pair in _spoken(row.item)]
@@ -232,7 +233,7 @@ def _rollouts(rollouts: tuple[StepRollout, ...], traces: bool) -> Iterator[str]:
 
 
 def _findings(rollouts: Iterable[StepRollout]) -> Iterator[str]:
-    """What the scorer said of the challenger, each thing once, with the cases it said it of."""
+    """Scorer findings on the challenger, each text once, with its cases."""
     cases: dict[str, list[str]] = {}
     for rollout in rollouts:
         for finding in rollout.outcome.findings if rollout.side == "challenger" else ():
@@ -255,9 +256,9 @@ def _rollout_cells(rollout: StepRollout) -> tuple[str, ...]:
 
 
 def _said(item: TraceItem) -> Iterator[tuple[str, str]]:
-    """One thing that happened: of a step of a simulator or an agent, first what was done."""
+    """Lines of one trace item; an action of a simulator or agent comes first."""
     if item.role == "session":
-        return  # packed, for a probe to go on from
+        return  # packed state, needed only to continue in a probe
     done = item.data.get("action") or item.data.get("command")
     if reasoning := item.data.get("reasoning"):
         yield "thought", str(reasoning)
@@ -265,9 +266,9 @@ def _said(item: TraceItem) -> Iterator[tuple[str, str]]:
 
 
 def _items(said: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """What happened, each thing with whose doing it is on its first line."""
+    """Trace items as lines; the first line of each begins with its role."""
     rows = list(said)
-    # a column that holds the longest, or its line would begin elsewhere than all others
+    # wide enough for the longest role, so that all texts start in the same column
     width = max([10, *(len(role) + 1 for role, _ in rows)])
     for role, text in rows:
         for n, line in enumerate(_output.visible(text).splitlines()):

@@ -1,4 +1,4 @@
-"""The one body of running commands: run, answer and exit, with hooks for what differs.
+"""Shared body of running commands: run, answer and exit, with hooks for differences.
 
 `Session` holds the hooks. `SESSIONS` names the one for each recipe that a spec is compiled to;
 agent runs, refinements and `kept test optimize` bring sessions of their own.
@@ -51,26 +51,26 @@ LIMITS = {
     "usd": "max_usd",
     "rollouts": "max_rollouts",
 }
-"""The limit that each kind of stop is about, as a spec spells it."""
+"""Budget setting behind each kind of stop, as spelled in a spec."""
 
 
 def compiled(spec: Path, settings: Sequence[str] = ()) -> Plan:
-    """The plan of a spec; warnings are told."""
+    """Plan of a spec; its warnings go to stderr."""
     return told_warnings(compile_spec(spec, settings))
 
 
 def told_warnings(made: Compiled) -> Plan:
-    """The plan, and its warnings on stderr."""
+    """Plan of a compiled spec; its warnings go to stderr."""
     for warning in made.warnings:
         _output.warn(warning)
     return made.plan
 
 
 class Session:
-    """Hooks of `run_session`: how one command shows a run, answers and exits."""
+    """Hooks of `run_session`: output, answer and exit code of one command."""
 
     exits: ClassVar[Mapping[str, int]] = {"interrupted": INTERRUPTED, "error": CUT_SHORT}
-    """Exit codes by kind of stop; a run that stopped otherwise exits with that of `finish`."""
+    """Exit codes by kind of stop; for other kinds `finish` returns the code."""
 
     def __init__(
         self,
@@ -80,44 +80,44 @@ class Session:
         lock: AbstractContextManager[object] | None = None,
         step_lines: bool = True,
     ) -> None:
-        """`stop` is called at each signal, and `lock` is held until the answer is printed."""
+        """Create a session; call `stop` at each signal, hold `lock` until the answer is out."""
         self.progress = progress
         self.stop = stop
         self.lock = lock or nullcontext()
         progress.step_lines = step_lines
 
     def on_signal(self) -> None:
-        """Have a runner whose rollouts take long end them sooner, and say so."""
+        """Ask a slow runner to end its rollouts sooner, and show that the run is stopping."""
         if self.stop is not None:
             self.stop()
         self.progress.on_signal()
 
     def resume_command(self, folder: Path) -> str:
-        """The command that goes on with the run."""
+        """Command that resumes the run."""
         return command_for("resume", folder)
 
     def write_pages(self, folder: Path) -> None:
-        """Write what is to be read of a run that an exception ended."""
+        """Write the report of a run that an exception ended."""
 
     def answer(self, ended: Ended) -> None:
-        """Print what came of the run."""
+        """Print the result of the run."""
         raise NotImplementedError
 
     def error_words(self, message: str) -> str:
-        """The error that stopped the run, in words."""
+        """Text of the error that stopped the run."""
         return message
 
     def error_hints(self, go_on: str) -> Sequence[str]:
-        """What to do after an error."""
+        """Hints after an error."""
         return (f"`{go_on}` goes on where it stopped",)
 
     def finish(self) -> int:
-        """Say what is left to say of a run that no error and no signal stopped; its exit code."""
+        """Print final hints, if neither error nor signal stopped the run; return the exit code."""
         return 0
 
 
 def run_session(plan: Plan, place: Home | Path, session: Session) -> int:
-    """Run a plan in a new folder of a home, or go on in that of its run; the exit code."""
+    """Run a plan in a new folder of a home, or resume in the run's folder; return the exit code."""
     show_log()
     progress = session.progress
     watch = Watch((progress,), signals=True, on_signal=session.on_signal)
@@ -130,7 +130,7 @@ def run_session(plan: Plan, place: Home | Path, session: Session) -> int:
             if started is None:
                 raise
             folder = place.runs / started.run_id if isinstance(place, Home) else place
-            with suppress(OSError, KeptError):  # the first error is the one to tell
+            with suppress(OSError, KeptError):  # the first error is reported
                 session.write_pages(folder)
             raise CutShortError(error, session.resume_command(folder)) from error
         session.answer(ended)
@@ -147,23 +147,23 @@ def run_session(plan: Plan, place: Home | Path, session: Session) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
-    """What the options of a command say about the way it runs and answers."""
+    """Options of a command for running and answering."""
 
     json: bool = False
     quiet: bool = False
     fail_if_no_gain: bool = False
     verbose: bool = False
-    """List cases that pass, too."""
+    """True to list passed cases too."""
     write: Path | None = None
-    """A file that the report of what was measured is written to."""
+    """File for the report of a measurement."""
     form: Format | None = None
 
 
 class SpecSession(Session):
-    """The run of a spec, told by its summary."""
+    """Session of a spec, with its summary as answer."""
 
     early: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of stop that cut short a run which has an end of its own."""
+    """Kinds of stop that cut short a run with a natural end."""
 
     def __init__(self, plan: Plan, how: How) -> None:
         stop = getattr(plan.runner, "stop", None)
@@ -176,7 +176,7 @@ class SpecSession(Session):
             self.report(run)
 
     def report(self, run: Run) -> Summary:
-        """Write `report.md`; a page that cannot be written does not hold back the answer."""
+        """Write `report.md`; an error there does not prevent the answer."""
         told = summary(run)
         try:
             write_report(run, told)
@@ -185,7 +185,7 @@ class SpecSession(Session):
         return told
 
     def answer(self, ended: Ended) -> None:
-        """Print the outcome, as text or as a document."""
+        """Print the outcome as text or as a document."""
         with closing(Run(ended.folder)) as run:
             self.told = told = self.report(run)
             if not self.how.quiet:
@@ -193,7 +193,7 @@ class SpecSession(Session):
             self.tell(told, run)
 
     def tell(self, told: Summary, run: Run) -> None:
-        """Print the answer itself."""
+        """Print the answer."""
         if self.how.json:
             failed = told.stopped is not None and told.stopped.kind == "error"
             _output.document({"ok": not failed, **headline(told), **self.document(run)})
@@ -201,15 +201,15 @@ class SpecSession(Session):
             _output.answer(self.text(told, run))
 
     def document(self, run: Run) -> Mapping[str, Any]:
-        """What a program is told besides the headline."""
+        """Keys of the JSON document besides the headline."""
         return {}
 
     def rows(self, run: Run) -> list[tuple[str, str]]:
-        """What a person is told besides the facts of the summary."""
+        """Rows of the text besides the facts of the summary."""
         return []
 
     def text(self, told: Summary, run: Run) -> str:
-        """What came of it, and where to look further."""
+        """Outcome, facts and the commands to look further."""
         rows = [*_rows(told), *self.rows(run)]
         if told.improved:
             rows.append(("best", path_from_here(told.folder / "best")))
@@ -219,14 +219,15 @@ class SpecSession(Session):
         return "\n\n".join(filter(None, (title(told), _output.pairs(rows), conclusion(told))))
 
     def error_hints(self, go_on: str) -> Sequence[str]:
-        """What to do after an error; a run of a corrected spec is a new one."""
+        """Hints after an error; a corrected spec needs a new run."""
         with closing(Run(self.told.folder)) as run:
             return _ways_on(self.told, run, go_on)
 
     def finish(self) -> int:
-        """Say how to get more out of a run that came to a limit."""
+        """Print a hint on how to continue a run that reached a limit."""
         told, stopped = self.told, self.told.stopped
         kind = stopped.kind if stopped else ""
+        # resumed with nothing to do, or a comparison that stopped before its answer
         unanswered = told.comparison is not None and bool(told.open)
         if (self.progress.resumed_in_vain or unanswered) and stopped:
             done = "not done" if unanswered else "nothing more to do"
@@ -238,15 +239,15 @@ class SpecSession(Session):
         return NO_GAIN if self.how.fail_if_no_gain and not told.gained else 0
 
     def more(self, told: Summary, kind: str) -> str:
-        """How to get more out of a run that came to this limit."""
+        """Hint on how to continue a run that reached this limit."""
         return _raised(told, f"budget.{LIMITS[kind]}")
 
 
 class TunedSession(SpecSession):
-    """An agent config, with the pages of `kept test optimize`."""
+    """Session of an agent config, with the pages of `kept test optimize`."""
 
     def report(self, run: Run) -> Summary:
-        """Write its own report as well."""
+        """Write the tuning pages as well."""
         from kept.ui.cli._tune_run import write_pages
 
         told = super().report(run)
@@ -258,16 +259,16 @@ class TunedSession(SpecSession):
 
 
 class SkillSession(SpecSession):
-    """A training, which has as many steps as its config says."""
+    """Session of a training, whose number of steps its config sets."""
 
     early = frozenset(("rollouts", "usd", "minutes"))
 
     def rows(self, run: Run) -> list[tuple[str, str]]:
-        """Where its files lie."""
+        """Folder of the outputs."""
         return [("outputs", path_from_here(run.outputs))]
 
     def more(self, told: Summary, kind: str) -> str:
-        """More epochs are another run: what a step may change depends on how many there are."""
+        """Hint for a limit; more epochs need a new run, as their number sets the edit limits."""
         if kind != "iterations":
             return super().more(told, kind)
         best = path_from_here(told.folder / "best")
@@ -276,30 +277,30 @@ class SkillSession(SpecSession):
 
 
 class SuiteSession(SpecSession):
-    """A run that optimizes the prompts of agent runs."""
+    """Session of a run that optimizes the prompts of agent runs."""
 
     def document(self, run: Run) -> Mapping[str, Any]:
-        """The versions of its prompts."""
+        """Versions of its prompts."""
         from kept.ui.cli.agent import suite_told
 
         return {"artifacts": suite_told(run)}
 
     def rows(self, run: Run) -> list[tuple[str, str]]:
-        """The same in rows."""
+        """Versions of its prompts as rows."""
         from kept.ui.cli.agent import suite_rows
 
         return suite_rows(run)
 
     def more(self, told: Summary, kind: str) -> str:
-        """Iterations are epochs here."""
+        """Hint for a limit; iterations are called epochs here."""
         return _raised(told, "epochs") if kind == "iterations" else super().more(told, kind)
 
 
 class ComparisonSession(SpecSession):
-    """A comparison, told by its answers."""
+    """Session of a comparison, with its answers as result."""
 
     def text(self, told: Summary, run: Run) -> str:
-        """The answers, and where to look further."""
+        """Answers of the comparison, and the command to look further."""
         if told.comparison is None:
             return super().text(told, run)
         rows = [*_rows(told), ("look", command_for("report", told.folder))]
@@ -307,19 +308,19 @@ class ComparisonSession(SpecSession):
 
 
 class EvalSession(SpecSession):
-    """A run that measures, told case by case; what failed is in its exit code."""
+    """Session of a measurement, shown case by case; failed cases set the exit code."""
 
     exits: ClassVar[Mapping[str, int]] = {"interrupted": INTERRUPTED}
 
     def tell(self, told: Summary, run: Run) -> None:
-        """Print cases and totals, and write the report that was asked for."""
+        """Print cases and totals, and write the requested report."""
         how = self.how
         self._code = tell_evaluated(
             told.folder, as_json=how.json, every=how.verbose, write=how.write, form=how.form
         )
 
     def finish(self) -> int:
-        """Say why it is not done, if it is not."""
+        """Print the reason if the measurement is incomplete."""
         told = self.told
         if told.open and told.stopped is not None:
             _output.note(f"not done: {told.stopped.message}")
@@ -335,16 +336,16 @@ SESSIONS: Mapping[str, type[SpecSession]] = {
     COMPARE: ComparisonSession,
     EVALUATE: EvalSession,
 }
-"""Sessions by recipe; all others have the plain one."""
+"""Sessions by recipe; other recipes use `SpecSession`."""
 
 
 def session_of(plan: Plan, how: How) -> SpecSession:
-    """The session for a compiled spec."""
+    """Session for a compiled spec."""
     return SESSIONS.get(plan.recipe, SpecSession)(plan, how)
 
 
 def _rows(told: Summary) -> list[tuple[str, str]]:
-    # an error is told on stderr, with what to do about it
+    # an error goes to stderr, with its hints
     rows = facts(told, reason=told.stopped is None or told.stopped.kind != "error")
     return [*rows, ("folder", path_from_here(told.folder))]
 
@@ -354,7 +355,7 @@ def _raised(told: Summary, limit: str) -> str:
 
 
 def _ways_on(told: Summary, run: Run, go_on: str) -> tuple[str, ...]:
-    """What to do after an error; a run of a mended task is a new one, as its measure is."""
+    """Hints after an error; a corrected task needs a new run, because its measure changed."""
     broken, passing = measure_is_broken(told, run), may_pass(run)
     started = run.state.started
     anew = start_command(started, run.folder) if started else ""
@@ -364,6 +365,7 @@ def _ways_on(told: Summary, run: Run, go_on: str) -> tuple[str, ...]:
         go_on = command_for("resume", told.folder, [f"budget.{LIMITS['iterations']}=N"])
     if told.stopped and told.stopped.message.startswith(OF_NO_USE) and anew:
         return (f"give it another model, or mend its replies, then `{anew}` starts again",)
+    # the measure works, or the start command is unknown: suggest resuming
     if not (broken and anew):
         return (f"`{go_on}` goes on where it stopped",)
     worst = "give `objective.bounds`, of which a failure counts as the worst, or " if bounds else ""
@@ -379,7 +381,7 @@ _MENDS: Mapping[str | None, str] = {
     "metric": "name a measure that the scorer prints in `objective.primary_metric`, or ",
     "bounds": "give `objective.bounds` that every score is within, or ",
 }
-"""What to do about a measure that cannot be used."""
+"""Hints for a metric that cannot be used."""
 
 _NO_NETWORK = re.compile(
     r"network is unreachable|name or service not known|temporary failure in name resolution"
@@ -387,13 +389,13 @@ _NO_NETWORK = re.compile(
     re.IGNORECASE,
 )
 _BY_KEPT = re.compile(r"`[\w-]+/[^`]+` (?:answered \d{3}|failed|did not answer)")
-"""Words about a model that Kept asks itself, which has no walls round it."""
+"""Pattern of failures of models that Kept calls itself, outside the sandbox."""
 
 _NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
 
 
 def held_back(message: str, sandbox: Mapping[str, Any]) -> Iterator[str]:
-    """What to write into the task, where that is what was missing."""
+    """Sandbox settings that the failed command may have needed."""
     if _BY_KEPT.search(message):
         return
     if sandbox.get("network") != "on" and _NO_NETWORK.search(message):

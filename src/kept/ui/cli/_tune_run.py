@@ -76,7 +76,7 @@ SCHEMA = "holodeck.optimize.progress/v1"
 
 
 class Events(Listener):
-    """Writes a line for each event."""
+    """Writer of one JSON line per event."""
 
     def __init__(
         self, write: Callable[[str], None], weights: Mapping[str, float], objective: Objective
@@ -87,12 +87,12 @@ class Events(Listener):
         self._cycles = 0
 
     def tell(self, event: str, **what: object) -> None:
-        """One line."""
+        """Write one event."""
         line = {"schema": SCHEMA, "event": event, **what}
         self._write(json.dumps(line, ensure_ascii=True, separators=(",", ":")))
 
     def run_started(self, run: str, state: State, *, resumed: bool) -> None:
-        """What the run is about."""
+        """Write the settings of the run."""
         started = state.started
         assert started is not None, "the first event is `run_started`"
         facts = facts_in(started, TuningFacts)
@@ -113,15 +113,15 @@ class Events(Listener):
         )
 
     def cycle_started(self, cycle: int) -> None:
-        """A cycle begins."""
+        """Write that a cycle begins."""
         self.tell("cycle_started", cycle=cycle - 1, of=self._cycles)
 
     def phase_started(self, begun: PhaseBegun) -> None:
-        """A phase begins."""
+        """Write that a phase begins."""
         self.tell("phase_started", cycle=begun.cycle - 1, phase=begun.phase)
 
     def trial_begun(self, begun: Begun) -> None:
-        """A proposal is there."""
+        """Write that a proposal is about to be measured."""
         self.tell(
             "trial_started",
             trial_id=begun.number,
@@ -134,11 +134,11 @@ class Events(Listener):
         )
 
     def taken_up(self, baseline: Trial) -> None:
-        """The baseline again: a reader of this stream has seen no other."""
+        """Write the baseline again: each session is a stream of its own."""
         self.trial_done(baseline)
 
     def trial_done(self, trial: Trial) -> None:
-        """The row of a trial; of the baseline, its loss."""
+        """Write the row of a trial; of the baseline, its loss."""
         if trial.phase == BASELINE:
             self.tell("baseline", loss=trial.after.train, holdout_loss=trial.after.holdout)
             return
@@ -146,7 +146,7 @@ class Events(Listener):
         self.tell("trial", **row, best_loss=trial.after.train)
 
     def phase_done(self, done: PhaseDone) -> None:
-        """A phase is over."""
+        """Write that a phase has ended."""
         self.tell(
             "phase_completed",
             cycle=done.cycle - 1,
@@ -156,7 +156,7 @@ class Events(Listener):
         )
 
     def cycle_done(self, done: CycleDone) -> None:
-        """A cycle is over."""
+        """Write that a cycle has ended."""
         self.tell(
             "cycle_completed",
             cycle=done.cycle - 1,
@@ -167,7 +167,7 @@ class Events(Listener):
 
 
 def tell_completed(events: Events, run: Run, folder: Path) -> None:
-    """The last line: what it came to, or why it did not get there."""
+    """Write the last event: the result, or the error that cut the session short."""
     stopped = run.state.stopped
     if stopped is not None and stopped.resumable:
         events.tell("error", message=stopped.message, fatal=stopped.kind == "error")
@@ -196,7 +196,7 @@ def tell_completed(events: Events, run: Run, folder: Path) -> None:
 
 
 def tell_error(message: str) -> None:
-    """The one line of a run that could not begin, or broke off."""
+    """Write the only event of a run that could not begin or failed."""
     line = {"schema": SCHEMA, "event": "error", "message": message, "fatal": True}
     sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
     sys.stdout.flush()
@@ -204,25 +204,25 @@ def tell_error(message: str) -> None:
 
 WIDTH = 70
 AXIS = 21
-"""Columns of what a trial is about."""
+"""Columns for the subject of a trial."""
 LEFT = AXIS + len("[c1/n 2] ")
 TRAIN = len("train 0.215 ±0.009 (gain +0.019 > bar 0.013)")
 HOLD = len("hold 0.243")
 WHY = 60
 RATIONALE = 400
 DIGITS = range(3, 10)
-"""Decimals of a gain: as few as show how it compares with its bar."""
+"""Decimals of a gain: the fewest that show how it compares with its bar."""
 
 
 class Lines(Listener):
-    """Says a line for each thing, to whoever shows lines."""
+    """Listener that prints one line per phase and trial."""
 
     def __init__(self, say: Callable[[str], None], *, verbose: bool = False) -> None:
         self._say = say
         self._verbose = verbose
 
     def phase_started(self, begun: PhaseBegun) -> None:
-        """A rule across the screen."""
+        """Print a header across the screen."""
         study = ""
         if begun.phase == "numeric":
             improved = ", vs improved prompt" if begun.improved else ""
@@ -231,7 +231,7 @@ class Lines(Listener):
         self._say(head + "─" * max(3, WIDTH - len(head)))
 
     def trial_done(self, trial: Trial) -> None:
-        """Its line, and what critic and applier said if that is wanted."""
+        """Print the trial's line, and with `verbose` what critic and applier wrote."""
         self._say(trial_line(trial))
         if self._verbose:
             for line in rationale_lines(trial):
@@ -241,7 +241,8 @@ class Lines(Listener):
 def trial_line(trial: Trial) -> str:
     """`[c1/n 2] top_k  train 0.215 ±0.009 (gain +0.019 > bar 0.013)  hold 0.243  accept ✓  $1  9s`.
 
-    Behind that, in parentheses, stands why nothing was measured, or which numbers were.
+    At the end, in parentheses: the reason why nothing was measured, or the numbers that were
+    tried.
     """
     held = trial.holdout.loss if trial.holdout else None
     hold = "——" if held is None else f"hold {held:.3f}"
@@ -254,7 +255,7 @@ def trial_line(trial: Trial) -> str:
 
 
 def _note(trial: Trial) -> str:
-    """Why nothing was measured, or the numbers that were; of texts, nothing that fits a line."""
+    """Reason why nothing was measured, or the numbers tried; empty for texts."""
     if trial.phase == "numeric" and trial.train is not None:
         return trial.why
     if trial.phase == BASELINE or trial.train is not None:
@@ -274,11 +275,12 @@ def _train(trial: Trial) -> str:
 
 
 def _compared(gain: float, bar: float | None) -> str:
-    """`gain +0.019 > bar 0.013`, with as many decimals as make that true as it reads."""
+    """`gain +0.019 > bar 0.013`, with enough decimals that rounding keeps the comparison."""
     gain = 0.0 if abs(gain) <= EVEN else gain
     if bar is not None and abs(gain - bar) <= EVEN:
         return f"gain {bar:+.3f} {'≥' if gain else '='} bar {bar:.3f}"
     shown, limit, digits = gain, bar, DIGITS[-1]
+    # add decimals until the rounded figures compare like the exact ones
     for digits in DIGITS:
         shown, limit = round(gain, digits), None if bar is None else round(bar, digits)
         alike = bar is None or limit is None or (shown != limit and (shown > limit) == (gain > bar))
@@ -291,7 +293,7 @@ def _compared(gain: float, bar: float | None) -> str:
 
 
 def _gain(trial: Trial) -> float:
-    """What the train cases show: by the rule itself, where it goes by them."""
+    """Gain on train cases; the gate's own figure if it decides by them."""
     numbers, before = trial.verdict.numbers, trial.before.train
     if "noise_bar" in numbers:
         return numbers["gain"]
@@ -311,6 +313,7 @@ def _outcome(trial: Trial) -> str:
         return "crash ✗"
     if trial.verdict.outcome == "skip":
         return "skip  ✗"
+    # measured and not accepted: name the test that it failed
     if (gain := _gain(trial)) < -EVEN:
         return "worse ✗"
     if gain <= EVEN:
@@ -320,7 +323,7 @@ def _outcome(trial: Trial) -> str:
 
 
 def rationale_lines(trial: Trial) -> list[str]:
-    """What the critic diagnosed and what the applier did about it; why the verdict."""
+    """Lines with the critic's diagnosis, the applier's edit, and the reason of the verdict."""
     lines: list[str] = []
     found = (trial.about.get(name) for name in ("critic", "applier"))
     critic, applier = (
@@ -338,7 +341,7 @@ def rationale_lines(trial: Trial) -> list[str]:
 
 
 def tuning_session(plan: Plan, how: TuneOptions) -> tuple[Plan, "TuningSession"]:
-    """The plan with a listener for its trials, and the session that it runs in."""
+    """Plan with a listener for its trials, and the session to run it in."""
     json = how.progress == "json"
     progress = standard_progress(quiet=how.quiet or json)
     listener: Listener
@@ -357,7 +360,7 @@ def _line_out(line: str) -> None:
 
 
 class TuningSession(Session):
-    """`kept test optimize`, which ends with the codes of its source."""
+    """Session of `kept test optimize`, with the exit codes of its source."""
 
     exits: ClassVar[Mapping[str, int]] = {"interrupted": STOPPED, "error": FATAL}
 
@@ -367,11 +370,11 @@ class TuningSession(Session):
         self._keep_best_only = keep_best_only
 
     def resume_command(self, folder: Path) -> str:
-        """The command that goes on with the run."""
+        """Command that resumes the run."""
         return f"kept test optimize --resume {folder.name}"
 
     def answer(self, ended: Ended) -> None:
-        """Write the pages, and say what came of it."""
+        """Write the pages and print the result."""
         with Run(ended.folder) as run:
             folder = write_pages(run)
             if self._keep_best_only:
@@ -386,17 +389,17 @@ class TuningSession(Session):
             self._anew = start_command(started, ended.folder) if started else ""
 
     def error_hints(self, go_on: str) -> Sequence[str]:
-        """What to do after an error: an agent that was mended is another baseline."""
+        """Hints after an error; a corrected agent is another baseline, so it needs a new run."""
         return (
             f"if it is in the agent.yaml, mend it there, then `{self._anew}` starts another run",
             f"if it was the network or the like and has passed, `{go_on}` goes on where it stopped",
         )
 
     def finish(self) -> int:
-        """Warn of helpers most of whose replies were of no use."""
+        """Warn of helpers if most of their replies could not be used."""
         for one in self._unused:
             if 2 * one.times < one.asked:
-                continue  # every model errs now and then; the answer has the count
+                continue  # occasional errors are normal; the answer has their number
             file = path_from_here(self._helpers[one.who])
             _output.warn(f"the {one.who}: {one.words}")
             _output.note(
@@ -406,7 +409,7 @@ class TuningSession(Session):
 
 
 def answer_text(run: Run, folder: Path) -> str:
-    """What came of it, and where it lies."""
+    """Result of the run, and paths of its files."""
     known = trials_in(run)
     accepted = [t for t in known.rows[1:] if t.accepted]
     best = made_by(known, run.state.best)
@@ -448,7 +451,7 @@ def answer_text(run: Run, folder: Path) -> str:
 
 
 def _metrics(run: Run, known: Trials) -> Iterator[tuple[str, str]]:
-    """Each metric of the loss by itself."""
+    """Each metric of the loss, with its weight."""
     facts = facts_of(run, TuningFacts)
     assert facts is not None, "a run that tunes an agent"
     splits: tuple[tuple[Purpose, Split], ...] = (("screen", "train"), ("decide", "holdout"))
@@ -462,7 +465,7 @@ def _metrics(run: Run, known: Trials) -> Iterator[tuple[str, str]]:
 
 
 def check_place(plan: Plan) -> None:
-    """Refuse a folder that cannot be written to, or that holds another run, before it costs."""
+    """Refuse an unwritable folder, or one with another run, before the run costs anything."""
     place = Path(plan.spec.results)
     try:
         with open_folder(place, named_place(place, Path(plan.spec.path).parent)):
@@ -474,7 +477,7 @@ def check_place(plan: Plan) -> None:
 
 
 def open_tuning(name: str) -> Run:
-    """The run that is meant; one that tunes no agent is none."""
+    """Open a tuning run by its name; refuse runs of other kinds."""
     run = open_run(name, _tunes, resuming=True)
     facts = facts_of(run, TuningFacts)
     if facts is None:
@@ -488,7 +491,7 @@ def open_tuning(name: str) -> Run:
 
 
 def _tunes(folder: Path) -> bool:
-    """Whether a run tunes an agent; one that only measured it is none to go on with."""
+    """True if a run tunes an agent; a run that only measured the baseline cannot be resumed."""
     with suppress(KeptError), Run(folder, resuming=True) as run:
         facts = facts_of(run, TuningFacts)
         return facts is not None and not facts.baseline_only
@@ -496,7 +499,7 @@ def _tunes(folder: Path) -> bool:
 
 
 def write_pages(run: Run, told: Summary | None = None) -> Path:
-    """Write report.md and how the run ended; the folder of its files."""
+    """Write report.md and exit.json; return their folder."""
     make_folder(run.outputs)
     for path, data in pages_of(run, told).items():
         write_whole(path, data)
@@ -504,7 +507,7 @@ def write_pages(run: Run, told: Summary | None = None) -> Path:
 
 
 def pages_of(run: Run, told: Summary | None = None) -> dict[Path, bytes]:
-    """What `write_pages` writes."""
+    """Files that `write_pages` writes, by path."""
     page = encoded(tuning_report(run, run.outputs, told))
     ended = exit_bytes(exit_reason(run), phase_exits(run))
     return {run.outputs / "report.md": page, run.outputs / "exit.json": ended}

@@ -51,14 +51,14 @@ def adopt(run: str, yes: bool, commit: bool, as_json: bool) -> None:
     if not as_json:
         _output.answer(_output.coloured_diff(diff).removesuffix("\n"))
     elif not yes:
-        # nobody agrees to what was not shown; the answer itself stays one document
+        # the user must see the change before agreeing; stdout is reserved for the JSON document
         _output.note(diff.removesuffix("\n"))
     if not yes and not _agreed(past, adoption):
         _output.note("nothing was changed")
         if as_json:
             _output.document({**told, "why": "the answer was no"})
         return
-    # it may have taken a while to answer
+    # check again: files may have changed while the question was open
     adoption = adoption_of(past)
     adoption.check(past.id)
     adoption.apply()
@@ -72,7 +72,7 @@ def adopt(run: str, yes: bool, commit: bool, as_json: bool) -> None:
 
 
 def _keeps_nothing(run: "Run") -> str:
-    """Why a run has nothing to adopt by its kind; empty where it may."""
+    """Reason why a run of this kind has nothing to adopt; empty if it may have something."""
     return KEEPS_NOTHING.get(run.recipe or "", "")
 
 
@@ -80,7 +80,7 @@ KEEPS_NOTHING = {
     COMPARE: "a comparison keeps nothing, and what it compared is yours already",
     EVALUATE: "a run that only measures changes nothing",
 }
-"""Why a run has nothing to adopt, by recipe."""
+"""Reason why a run has nothing to adopt, by recipe."""
 
 
 def _nothing(why: str, told: "Mapping[str, object]", as_json: bool) -> None:

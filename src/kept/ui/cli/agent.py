@@ -230,7 +230,7 @@ def optimize(  # a command has its options
 
 
 def outline_suite(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:
-    """What a run would do, for `kept check`: as a document, and in rows."""
+    """Outline of a run for `kept check`: as a document, and in rows."""
     from kept.core.case import SPLITS
     from kept.core.forecast import forecast
     from kept.recipes.suite.request import SuiteFacts
@@ -260,7 +260,7 @@ def outline_suite(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str,
 
 
 def suite_rows(run: "Run") -> list[tuple[str, str]]:
-    """What a run did to the prompt artifacts, for its answer."""
+    """Rows of the answer: updates of prompt artifacts and active versions."""
     told = suite_told(run)
     rows: list[tuple[str, str]] = []
     for one in told["updates"]:
@@ -274,7 +274,7 @@ def suite_rows(run: "Run") -> list[tuple[str, str]]:
 
 
 def suite_told(run: "Run") -> dict[str, Any]:
-    """The same for programs."""
+    """Updates of prompt artifacts and active versions as a document."""
     from kept.orchestrator.prompt_registry import PromptRegistry
     from kept.orchestrator.toolkit import own_artifacts
     from kept.recipes.registry import facts_of
@@ -302,7 +302,7 @@ def suite_told(run: "Run") -> dict[str, Any]:
 
 
 def _outcome(step: "ClosedStep", used: int) -> str:
-    """What became of an update; `used` is the last step that runs go by."""
+    """Result of an update; `used` is the last step whose texts runs use."""
     from kept.core.verdict import UNDECIDED, UNMEASURED
 
     if step.verdict.code in UNDECIDED:
@@ -429,11 +429,11 @@ _PLACES = {
     "max_minutes": "budget.max_minutes",
     "max_usd": "budget.max_usd",
 }
-"""Where a file would say what an option says."""
+"""Path of the setting behind each option."""
 
 
 class Wanted(NamedTuple):
-    """What is to be done, and what comes with it."""
+    """Task of an agent run with its inputs."""
 
     task: str
     brief: str = ""
@@ -442,7 +442,7 @@ class Wanted(NamedTuple):
 
 
 def wanted(words: str | None, target: str | None) -> Wanted:
-    """By what was typed; a `SetupError` where that is both or neither."""
+    """Task from a text or from a target; a `SetupError` if both are given, or neither."""
     if (words is None) == (target is None):
         hint = '`kept agent run "TASK"`, or `kept agent run --target EXP:TASK`'
         raise SetupError("say what is to be done, once", hint=hint)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 LIMITS = {"files": "file", "changed_lines": "changed line"}
 
 MAX_ARTIFACTS = 20
-"""Artifacts that are listed by name."""
+"""Maximum number of artifacts listed by name."""
 HOUR = 3600.0
-"""Seconds. What may take longer in the worst case is told by the second."""
+"""Seconds; if the worst case takes longer, time is stated per second of a rollout."""
 
 MAX_VARIANTS = 5
-"""Texts to try that are listed by name."""
+"""Maximum number of variants listed by name."""
 
 _TURNS = {
     "bandit": "more turns go to who brings more for its cost (`schedule: bandit`)",
@@ -63,7 +63,7 @@ def check(spec: Path, settings: tuple[str, ...], as_json: bool) -> None:
 
 
 Outlined = tuple[dict[str, Any], Iterator[tuple[str, str]]]
-"""What a run would do, as a document and in rows."""
+"""Outline of a run, as a document and in rows."""
 
 
 def _task_told(spec: Path, settings: tuple[str, ...]) -> Outlined:
@@ -114,7 +114,7 @@ OUTLINES: Mapping[str, Callable[[Path, tuple[str, ...]], Outlined]] = {
     SKILL: _skill_told,
     AGENT_CONFIG: _agent_told,
 }
-"""By recipe that a spec can mean."""
+"""Outline functions by the recipe of a spec."""
 
 
 def _rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -185,7 +185,7 @@ def _runner(facts: dict[str, Any]) -> str:
 
 
 def _agent(facts: dict[str, Any]) -> Iterator[str]:
-    """What an agent is sent out with; it alone has the network."""
+    """Settings of an agent runner; only agents have network access."""
     seconds = f"up to {facts['timeout_seconds']:g} s"
     yield f"the agent `{facts['agent']}` with `{facts['model']}`, {seconds}"
     given = {key: facts[key] for key in ("skill", "instructions", "prompt") if facts[key]}
@@ -207,7 +207,7 @@ def _command(facts: dict[str, Any]) -> str:
 
 
 def _sandbox(facts: dict[str, Any], given: list[str]) -> Iterator[str]:
-    """What commands can reach and see; of variables only the names."""
+    """Access of commands to network, variables and files; variables by name only."""
     yield "not sandboxed" if facts["walls"] == "none" else f"walls by {facts['walls']}"
     reach = {"none": "no network", "loopback": "no network but the machine's own"}
     alone = " but for agents" if facts.get("agents") and facts["network"] in reach else ""
@@ -236,7 +236,7 @@ def _decision(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _numbers(settings: dict[str, Any], part: str = "") -> Iterator[str]:
-    """The settings of a gate, those of each part of it on a line of their own."""
+    """Settings of a gate as lines; each part of it has a line of its own."""
     parts = cast(
         "dict[str, dict[str, Any]]",
         {name: value for name, value in settings.items() if isinstance(value, dict)},
@@ -248,7 +248,7 @@ def _numbers(settings: dict[str, Any], part: str = "") -> Iterator[str]:
 
 
 def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
-    """`8 then 16` of a pair, `10 at 0 then 25 at 0.06` of pairs of pairs."""
+    """Setting as text: `8 then 16` for a pair, `10 at 0 then 25 at 0.06` for pairs of pairs."""
     if not isinstance(value, list | tuple):
         return str(value)
     items = cast("Sequence[Any]", value)
@@ -257,7 +257,7 @@ def _plain(value: Any) -> str:  # noqa: ANN401 # any setting
 
 
 def _at_most(told: dict[str, Any]) -> Iterator[str]:
-    """The worst case, and what it takes where that is more than what is likely, or a limit."""
+    """Worst case; with its assumptions if it exceeds both the likely case and the limit."""
     most = told["at_most"]
     rollouts, usd = most["rollouts"], most["usd"]
     parts = ["rollouts without limit" if rollouts is None else _rollouts(rollouts)]
@@ -270,7 +270,7 @@ def _at_most(told: dict[str, Any]) -> Iterator[str]:
 
 
 def _likely(told: dict[str, Any]) -> Iterator[str]:
-    """What most runs come to, and what that takes for granted."""
+    """Likely number of rollouts, with its assumptions."""
     from kept.models.prices import REPLY
 
     likely, most = told["likely"], told["at_most"]["rollouts"]
@@ -293,7 +293,7 @@ def _likely(told: dict[str, Any]) -> Iterator[str]:
 
 
 def _assumed(told: dict[str, Any]) -> str:
-    """What a forecast of rollouts takes for granted, by the gate that asks for them."""
+    """Assumptions of a forecast of rollouts, by gate."""
     if told["likely"]["used_up"]:
         return "nothing else ends it before its rollouts are used up"
     match told["gate"]["name"]:
@@ -308,7 +308,7 @@ def _assumed(told: dict[str, Any]) -> str:
 
 
 def about(rollouts: int, most: int | None) -> str:
-    """A forecast by its first two figures: it knows no more, but that it is not above the most."""
+    """Forecast rounded to two digits, as it is no more precise; never above the maximum."""
     size = 10 ** max(0, len(str(rollouts)) - 2)
     shown = round(rollouts / size) * size
     if most is not None and shown > most:
@@ -321,7 +321,7 @@ def _rollouts(n: int) -> str:
 
 
 def _time(told: dict[str, Any]) -> str:
-    """The longest it can take; where nobody would wait for that, what each second comes to."""
+    """Longest possible duration; beyond an hour stated per second of a rollout."""
     from kept.ui.report.format import duration
 
     rollouts, seconds = told["at_most"]["rollouts"], told["at_most"]["seconds"]
@@ -329,13 +329,14 @@ def _time(told: dict[str, Any]) -> str:
         return "time without limit"
     if seconds <= HOUR or rollouts is None or "max_minutes" in told["budget"]:
         return f"{duration(seconds)} if all take their time"
+    # ceiling division: rollouts run in rounds of `workers`
     usual = duration(-(-rollouts // told["workers"]))
     longest = duration(told["seconds_a_rollout"])
     return f"{usual} for each second that a rollout takes ({longest} at the longest)"
 
 
 def _paid(told: dict[str, Any]) -> Iterator[str]:
-    """Who is paid, how much of that is known, and how to limit it."""
+    """Paid models, the known part of their price, and the keys that limit it."""
     each = told["usd_per_rollout"]
     if each is not None:
         yield f"${each:g} a rollout at most, by `budget.usd_per_rollout`"
@@ -347,7 +348,7 @@ def _paid(told: dict[str, Any]) -> Iterator[str]:
             )
     if told["at_most"]["usd"] is None:
         keys = [f"`{key}`" for key in told["limited_by"]]
-        # no key where a price is not known, for then no limit could be kept
+        # a missing price leaves no key, as no limit could be enforced
         if keys:
             others = f", beside {' and '.join(keys[1:])}" if keys[1:] else ""
             yield f"{keys[0]} sets a limit{others}"
@@ -356,7 +357,7 @@ def _paid(told: dict[str, Any]) -> Iterator[str]:
 
 
 def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
-    """What is known of the price of a call: of the runner's, how much the seed asks for."""
+    """Known price of a call; for the runner, the highest cost of a call with the seed."""
     usd, most = told["seed_call_usd"], told["at_most"]
     if charge["by"] != "runner" or not usd:
         return "how much depends on what it is shown and answers"
@@ -374,7 +375,7 @@ def _a_call(told: dict[str, Any], charge: dict[str, Any]) -> str:
 
 
 def outline_agent(made: "Compiled") -> dict[str, Any]:
-    """All of it as a document."""
+    """Outline of an agent's evaluation as a document."""
     plan = made.plan
     from kept.recipes.evaluate.request import EvaluationFacts
 
@@ -396,7 +397,7 @@ def outline_agent(made: "Compiled") -> dict[str, Any]:
 
 
 def agent_rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The same for a person."""
+    """Outline of an agent's evaluation as rows."""
     agent = told["agent"]
     yield "spec", f"{path_from_here(told['spec'])} (agent), in order"
     yield "agent", f"{told['name']}: {agent['model']}"

@@ -110,7 +110,7 @@ def compare(
 
 
 def _beside(task: Path, first: str) -> Path:
-    """The task that is named; a `SetupError` says of one that lies beside A how to name it."""
+    """The given task; if it is missing, the error's hint names a task beside A."""
     other = Path(first).parent / "task.yaml"
     if not task.exists() and other.is_file():
         hint = f"`--task {other}` takes the one beside {first}"
@@ -122,7 +122,7 @@ WIDTH = 88
 
 
 def compared_text(told: "Comparison", about: "Summary") -> str:
-    """The answers in words, then the figures in a table."""
+    """Answers in words, then the figures in a table."""
     words = "\n".join(textwrap.fill(line, WIDTH) for line in sentences(told, about.spend))
     rows = _forecasts(told.planned, about) if told.planned else _rows(told, about)
     return "\n\n".join(part for part in (_output.visible(words), *rows) if part)

@@ -49,7 +49,7 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
     if not quiet:
         _output.note(f"the task is {path_from_here(spec)}; no file of yours is touched")
     plan = compiled(spec)
-    # a home of its own: what is tried out here does not belong among a project's runs
+    # in its own home, so that it does not appear among the runs of a project
     session = session_of(plan, How(json=as_json, quiet=quiet))
     code = run_session(plan, Home(folder / ".kept"), session)
     if not as_json and code == 0:
@@ -59,7 +59,7 @@ def demo(task: "DemoName | None", keep: Path | None, as_json: bool, quiet: bool)
 
 
 def _possible(task: "DemoName | None", quiet: bool) -> "DemoName":
-    """The demo that was named; else the one with a model, where there can be one."""
+    """The named demo; otherwise the one with a model, if that is available."""
     if task == "redact":
         return task
     try:

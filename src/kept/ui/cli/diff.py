@@ -70,7 +70,7 @@ KEEPS_NOTHING: Mapping[str, Mapping[bool, str]] = {
     COMPARE: {True: "a comparison keeps nothing; `kept diff {run} --step N` shows what differs"},
     EVALUATE: {True: _MEASURED, False: _MEASURED},
 }
-"""Why there is no difference, by recipe and by whether the whole run is meant."""
+"""Message if there is no difference, by recipe and by whether the whole run is meant."""
 
 
 def _two_runs(first: str, second: str, as_json: bool) -> None:
@@ -105,7 +105,7 @@ MAX_FLIPS = 40
 
 
 def difference_text(told: "Difference") -> str:
-    """The answer, the figures, then the cases that flipped."""
+    """Answer, figures, then the cases that flipped."""
     first = told.shifts[0]
     head = _output.style(_headline(told, first), bold=True, fg=COLOURS.get(first.answer))
     parts = [head, _table(told), _flips("better", told.better), _flips("worse", told.worse)]

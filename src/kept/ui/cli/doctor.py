@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 State = Literal["ok", "warning", "problem"]
 ENOUGH = 1024**3
-"""Bytes that a disk should have left; a run of a thousand rollouts takes a hundredth of it."""
+"""Free bytes that a disk should have; a run of a thousand rollouts takes a hundredth of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """Result of one check."""
 
     name: str
     state: State
@@ -69,6 +69,7 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
     folder = Home.find(Path.cwd()).find_run(name)
     done = repair_run(folder) if repair else []
     found = verify_run(folder)
+    # read the content of the run only if its files are undamaged
     if all(one.severity != "problem" for one in found):
         found += _start(folder)
     if all(one.severity != "problem" for one in found):
@@ -91,7 +92,7 @@ def _verify(name: str, repair: bool, as_json: bool) -> int:
 
 
 def _start(folder: Path) -> Iterator["Damage"]:
-    """What the recipe of a run cannot read of its start."""
+    """Damage in the start of a run that its recipe cannot read."""
     from kept.errors import JournalError
     from kept.recipes.registry import check_start
     from kept.store.reader import Run
@@ -106,7 +107,7 @@ def _start(folder: Path) -> Iterator["Damage"]:
 
 
 def _views(folder: Path) -> Iterator["Damage"]:
-    """Files that a person reads and that Kept makes from the journal."""
+    """Damage in files that Kept writes from the journal for people."""
     from kept.recipes.agent_run.journal_view import changed_files
     from kept.recipes.refine import request as refine_request
     from kept.store.reader import Run
@@ -133,7 +134,7 @@ def _views(folder: Path) -> Iterator["Damage"]:
 
 
 def _changed_outputs(run: "Run") -> Iterator[tuple[Path, str]]:
-    """Pages of a tuned agent, and deliverables of an agent run where they were asked for."""
+    """Changed pages of a tuned agent, and changed deliverables in the requested output folder."""
     from kept.recipes.agent_config.request import Tuning
     from kept.recipes.agent_run.journal_view import delivered_by
     from kept.recipes.agent_run.request import Asked
@@ -155,7 +156,7 @@ def _changed_outputs(run: "Run") -> Iterator[tuple[Path, str]]:
 
 
 def _helpers(run: "Run") -> Iterator["Damage"]:
-    """The files of critic and applier, in `.kept/optimizer` and beside it."""
+    """Changed files of critic and applier, in `.kept/optimizer` and beside it."""
     from kept.recipes.agent_config.request import TuningFacts
     from kept.recipes.registry import facts_of
     from kept.recipes.task.make_coding_agent import digest
@@ -172,7 +173,7 @@ def _helpers(run: "Run") -> Iterator["Damage"]:
 
 
 def _registries(folder: Path) -> Iterator["Damage"]:
-    """The prompts that agent runs of the project use, and those that this run improved."""
+    """Damage in prompt registries: the project's, and the one that this run improved."""
     from kept.orchestrator.prompt_registry import PromptRegistry
     from kept.recipes.agent_run.make_toolkit import registry_of
     from kept.recipes.registry import facts_of
@@ -195,7 +196,7 @@ def _registries(folder: Path) -> Iterator["Damage"]:
 
 
 def _write_again(folder: Path) -> list[str]:
-    """Write files of a refinement as its journal has them; what was written, in words."""
+    """Restore the files of a refinement from its journal; return a line for each."""
     from kept.recipes.refine.request import changed_files
     from kept.store.candidate_files import write_whole
     from kept.store.reader import Run
@@ -252,7 +253,7 @@ def _git() -> Iterator[Finding]:
 
 
 def _local_models() -> Iterator[Finding]:
-    """They are optional, so that nothing here is ever a warning."""
+    """Local models; they are optional, so a missing one is no warning."""
     from importlib.util import find_spec
 
     from kept.models.weights import KNOWN
@@ -266,7 +267,7 @@ def _local_models() -> Iterator[Finding]:
 
 
 def _agents() -> Iterator[Finding]:
-    """As optional as models on this machine."""
+    """Agent programs; they are optional, so a missing one is no warning."""
     from kept.sandbox.coding_agents.definition import program_of
     from kept.sandbox.coding_agents.run import CLIS
 

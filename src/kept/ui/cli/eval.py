@@ -44,11 +44,11 @@ BY_SUFFIX: "Mapping[str, Format]" = {
     ".md": "markdown",
     ".xml": "junit",
 }
-"""Which kind of report a file is to hold, by its name."""
+"""Kind of report by file suffix."""
 
 
 def sweep_options(function: F) -> F:
-    """Which cases, how often, and what becomes of the report."""
+    """Add the options for cases, repeats and report."""
     options = (
         click.option(
             "-n",
@@ -172,7 +172,7 @@ def evaluate(
 
 
 def _skill_asked(words: tuple[str, ...], config: str | None) -> tuple[Path, tuple[str, ...]] | None:
-    """The skill config that is meant, and the words that belong to it; None for other specs."""
+    """Skill config on the command line and the words for it; None for other specs."""
     from kept.recipes.registry import means
     from kept.recipes.skill.config_keys import find_config
     from kept.recipes.skill.request import Training
@@ -190,18 +190,18 @@ def _skill_asked(words: tuple[str, ...], config: str | None) -> tuple[Path, tupl
 
 
 class Named(NamedTuple):
-    """Options that only a skill config takes."""
+    """Options for skill configs only."""
 
     skill: str | None
     split: str
     past: str | None
-    """The run that is to go on."""
+    """Run to resume."""
     document: Path | None = None
-    """The file that a standalone script would write."""
+    """File in the format of the environment's standalone script."""
 
 
 def _refuse_words(words: tuple[str, ...], named: Named) -> None:
-    """What only a skill config takes."""
+    """Refuse words and options that only a skill config takes."""
     for word in words:
         if word.startswith("-"):
             raise click.NoSuchOption(word.partition("=")[0])
@@ -214,7 +214,7 @@ def _refuse_words(words: tuple[str, ...], named: Named) -> None:
 
 
 def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "EvalOptions") -> int:
-    """Measure the skill of a config, and tell what came of it."""
+    """Measure the skill of a config and print the result."""
     from kept.evaluators.environments.registry import option_names
     from kept.recipes.skill.config_keys import flags_of
     from kept.recipes.skill.measure import compile_measure
@@ -242,7 +242,7 @@ def measure_skill(path: Path, words: tuple[str, ...], *, named: Named, given: "E
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalOptions:
-    """What `sweep_options` said."""
+    """Values of `sweep_options`."""
 
     limit: int | None
     filter_: str
@@ -259,9 +259,9 @@ class EvalOptions:
     quiet: bool
 
     def __post_init__(self) -> None:
-        """Refuse a link, and a file of a kind that nobody can write, before anything is run."""
+        """Refuse a link and an unknown file suffix before anything is run."""
         path = self.write
-        # /dev/stdout is a link, too
+        # /dev/stdout is a link too, and allowed
         if path and path.is_symlink() and not path.is_relative_to("/dev"):
             raise SetupError(f"cannot write {path}: it is a link", hint="name the file itself")
         if self.write is None or self.form or self.write.suffix.lower() in BY_SUFFIX:
@@ -272,7 +272,7 @@ class EvalOptions:
         raise SetupError(message, hint=hint)
 
     def wanted(self, split: str = "", document: Path | None = None) -> "Wanted":
-        """Which cases, and how often."""
+        """Selection of cases and number of repeats."""
         from kept.recipes.evaluate.request import Wanted
 
         return Wanted(
@@ -286,7 +286,7 @@ class EvalOptions:
         )
 
     def how(self) -> "How":
-        """How it is told."""
+        """Output options for the session."""
         from kept.ui.cli._run import How
 
         return How(
@@ -299,7 +299,7 @@ class EvalOptions:
 
 
 def sweep(spec: Path, given: EvalOptions) -> int:
-    """Measure, and tell what came of it."""
+    """Measure an agent or task and print the result."""
     from kept.recipes.base import Context
     from kept.recipes.registry import compile_sweep, find_spec
     from kept.store.home import Home
@@ -312,7 +312,7 @@ def sweep(spec: Path, given: EvalOptions) -> int:
 
 
 MAX_CASES = 40
-"""Cases that are listed; `kept show RUN` has all of them."""
+"""Maximum number of cases listed; `kept show RUN` has all of them."""
 
 COLOURS: dict["Status", str] = {
     "passed": "green",
@@ -321,14 +321,14 @@ COLOURS: dict["Status", str] = {
     "errored": "yellow",
 }
 MAX_TEXT_WIDTH = 60
-"""Characters of an input or output in a table."""
+"""Maximum characters of an input or output in a table."""
 
 MAX_COLUMNS = 4
-"""Metrics that have a column of their own."""
+"""Maximum number of metrics with a column of their own."""
 
 
 def read_sweep(folder: Path, *, traces: bool = True) -> "Sweep | None":
-    """What a run measured; None where it does something else."""
+    """Measurement of a run; None for runs of other kinds."""
     from kept.results.cases import sweep_of
     from kept.store.reader import Run
 
@@ -337,12 +337,12 @@ def read_sweep(folder: Path, *, traces: bool = True) -> "Sweep | None":
 
 
 def evaluated_text(sweep: "Sweep", folder: Path, *, every: bool = False) -> str:
-    """Those that did not pass, the metrics, and where to look further."""
+    """Failed cases, the metrics, and commands to look further."""
     from kept.ui.report.eval_report import min_score_words, totals
     from kept.ui.report.format import duration
 
     bad = [one for one in sweep.cases if one.status in ("failed", "errored")]
-    # a case without input and output is told by what was found in it
+    # cases without input and output are described by their findings
     told = bad or [one for one in sweep.cases if one.findings]
     rows = list(sweep.cases) if every else told
     cases = _worst_table(sweep, every) if sweep.described else _cases_table(sweep, rows)
@@ -385,7 +385,7 @@ def _cases_table(sweep: "Sweep", rows: list["Tested"]) -> str:
 
 
 def _worst_table(sweep: "Sweep", every: bool) -> str:
-    """The worst cases with input, expected and got output and score."""
+    """Table of the worst cases with input, expected and actual output and score."""
     from kept.ui.report.eval_report import WORST
 
     rows = sweep.worst_first()
@@ -426,7 +426,7 @@ def _metrics_table(sweep: "Sweep") -> str:
 
 
 def case_text(one: "Tested") -> str:
-    """All that happened in a case."""
+    """Everything that happened in a case."""
     head = _output.style(f"{_called(one)}: {one.status}", bold=True, fg=COLOURS[one.status])
     return "\n".join([head, *_story(one)])
 
@@ -480,7 +480,7 @@ def _called(one: "Tested") -> str:
 def tell_evaluated(
     folder: Path, *, as_json: bool, every: bool, write: Path | None, form: "Format | None"
 ) -> int:
-    """Answer, write what is to be written; the exit code."""
+    """Print the answer and write the requested report; return the exit code."""
     from kept.ui.report.eval_report import document, exit_code, written
 
     sweep = read_sweep(folder)

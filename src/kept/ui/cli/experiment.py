@@ -143,6 +143,7 @@ def create_task_(
         whose = "primary" if role == "primary" else "reference"
         inputs.append(TaskInput(from_task=source, role=whose, paths=paths))
     spoken = {of.task(one.from_task).task_id for one in inputs}
+    # a task without --primary or --reference is an input as a whole
     inputs += [
         TaskInput(from_task=one, role="primary")
         for one in from_task
@@ -262,7 +263,7 @@ def _tell(told: dict[str, object], as_json: bool) -> None:
 
 
 def _words(value: object) -> str:
-    """What a program is told, for a person."""
+    """Value of a JSON document as text."""
     if value is None or value == []:
         return "none"
     if isinstance(value, float):

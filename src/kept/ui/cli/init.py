@@ -76,7 +76,7 @@ def init(
             raise click.UsageError("with --from there is only a FOLDER")
         from kept.recipes.importers import Wish
 
-        # named by the file where nobody says
+        # the folder is named after the file unless one is given
         stem = Path(given.partition(".py:")[0]).stem.lower()
         stem = "prompt" if stem == "promptfooconfig" else stem
         where = Path(kind) if kind else Path(f"my-{stem}")
@@ -93,7 +93,7 @@ def init(
         _output.document({"folder": str(where.absolute()), "written": [*map(str, written)]})
     for path in () if as_json else written:
         _output.answer(path_from_here(path))
-    # from inside, for that is where its runs will be found
+    # next commands start inside the folder, because its runs are found from there
     go = [] if where.resolve() == Path.cwd() else [f"cd {shlex.quote(str(where))}"]
     kept = program()
     if go and "/" in kept:

@@ -37,16 +37,16 @@ SECTIONS: tuple[Section, ...] = ("Improve", "Measure", "Look", "Manage")
 
 
 class Entry(NamedTuple):
-    """One command: where it is listed, and which attribute of which module it is."""
+    """Command table entry: section, name and module."""
 
     section: Section
     name: str
     module: str
-    """Below `kept.ui.cli`; the command is an attribute of it."""
+    """Module below `kept.ui.cli` that has the command as an attribute."""
     summary: str
-    """The first sentence of the command's own help; a test compares them."""
+    """First sentence of the command's own help; a test compares them."""
     attribute: str = ""
-    """By default the name."""
+    """Name of the attribute; by default the command's name."""
 
 
 COMMANDS = {
@@ -105,19 +105,19 @@ COMMANDS = {
 
 
 _STARTING = 200_000
-"""Objects more than before, for a first look; a command makes some 100,000 as it starts."""
+"""Garbage collection threshold at the start, in objects; a command creates some 100,000."""
 _RUNNING = 7_000
-"""Objects between two looks in a run: most go away without one."""
+"""Threshold during a run, in objects: most are freed without a collection."""
 
 _FEW = 1_000
-"""Objects that some Pythons put aside by themselves."""
+"""Number of objects that some Python versions freeze by themselves."""
 
 
 @contextmanager
 def settled() -> Generator[None]:
-    """Look now and then, but not through what was made before."""
+    """Collect garbage during a run, but exclude the objects that exist at its beginning."""
     before = gc.get_threshold()
-    # what somebody else has put aside is not ours to bring back
+    # if another program has frozen objects, do not unfreeze them
     ours = gc.get_freeze_count() < _FEW
     if ours:
         gc.freeze()
@@ -134,11 +134,11 @@ STDERR = 2
 
 
 def make_streams_robust() -> None:
-    """Replace `sys.stdout` and `sys.stderr` with streams that no text and no reader can break.
+    """Replace `sys.stdout` and `sys.stderr` with streams that accept any text and any reader.
 
-    `kept runs | head` and `kept optimize … 2>&1 | head` end with the exit code of the command's own
-    work: once the reader is gone, output is discarded. So it is where a stream is closed from the
-    start (`kept optimize … >&-`).
+    `kept runs | head` and `kept optimize … 2>&1 | head` end with the exit code of the command's
+    own work: once the reader is gone, output is discarded. The same holds if a stream is closed
+    from the start (`kept optimize … >&-`).
     """
     codecs.register_error("kept", _escape)
     _open_closed_descriptors()
@@ -147,19 +147,19 @@ def make_streams_robust() -> None:
 
 
 def _open_closed_descriptors() -> None:
-    """Point closed ones at /dev/null, or a file of a run would take the number of stderr."""
+    """Point closed descriptors at /dev/null, or a file of a run would get the number of stderr."""
     for fd in range(STDERR + 1):
         try:
             os.fstat(fd)
         except OSError:
-            # the lowest free number, which is this one
+            # opens the lowest free number, which is `fd`
             os.open(os.devnull, os.O_RDWR)
 
 
 def _robust(stream: TextIO | None) -> TextIO:
-    if stream is None:  # it was closed when Python started
+    if stream is None:  # closed when Python started
         return Path(os.devnull).open("w", encoding="utf-8")
-    # tests and notebooks put other objects here, which have no pipe behind them
+    # tests and notebooks replace the streams by objects without a pipe
     if not isinstance(stream, io.TextIOWrapper):
         return stream
     stream.reconfigure(errors="kept")
@@ -176,11 +176,11 @@ def _robust(stream: TextIO | None) -> TextIO:
 
 
 class _Output(io.FileIO):
-    """A file descriptor that is pointed at /dev/null once it cannot be written to."""
+    """File descriptor that is redirected to /dev/null once writing to it fails."""
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd, "wb", closefd=False)
-        # a terminal that was closed fails with EIO, and is no terminal any more
+        # a closed terminal fails with EIO, and isatty() is false by then
         self._is_terminal = self.isatty()
 
     def write(self, b: "ReadableBuffer", /) -> int:
@@ -197,7 +197,7 @@ class _Output(io.FileIO):
             raise KeptError(f"cannot write the output: {error.strerror}") from error
 
     def _may_lose(self, error: OSError) -> bool:
-        """True where nobody reads any more; and for stderr, whose notes are no result."""
+        """True if the reader is gone, or for stderr, whose notes are no result."""
         hung_up = self._is_terminal and error.errno == errno.EIO
         return isinstance(error, BrokenPipeError) or hung_up or self.fileno() == STDERR
 
@@ -215,14 +215,14 @@ EXAMPLES = ("kept demo", "kept optimize task.yaml", "kept report")
 
 
 class LazyGroup(click.Group):
-    """Knows the names of its commands; loads a command's module when it is asked for."""
+    """Group that knows its commands' names, and loads a command's module on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, in the order of the table."""
+        """All commands, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command, from its module."""
+        """Load a command from its module."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
@@ -232,7 +232,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Commands by section, from the table alone."""
+        """Write commands by section, from the table alone."""
         for section in SECTIONS:
             rows = [(e.name, e.summary) for e in COMMANDS.values() if e.section == section]
             if rows:
@@ -240,13 +240,13 @@ class LazyGroup(click.Group):
                     formatter.write_dl(rows)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A first look."""
+        """Write the examples."""
         write_examples(formatter, EXAMPLES)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant; a name that is none is told with the nearest one."""
+        """Find the command; an unknown name raises an error that suggests a similar one."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             raise click.UsageError(f"there is no command `{name}`{_guess(name)}", ctx)
@@ -272,7 +272,7 @@ class LazyGroup(click.Group):
 def _guess(name: str) -> str:
     if name.endswith((".yaml", ".yml")):
         return f"; `kept optimize {name}` may be meant"
-    # at use: only a slip of the finger needs it
+    # imported at use: only a mistyped command needs it
     import difflib
 
     near = difflib.get_close_matches(name, COMMANDS, n=1)
@@ -296,6 +296,6 @@ def cli(ctx: click.Context) -> int | None:
 
 
 def main() -> None:
-    """The entry point of the installed command."""
+    """Entry point of the installed command."""
     gc.set_threshold(_STARTING)
     cli.main()

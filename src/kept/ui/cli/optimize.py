@@ -75,11 +75,11 @@ SPECS = {
     SKILL: "a skill config",
     SUITE: "a suite of agent tasks",
 }
-"""What a spec was taken for, by recipe."""
+"""Kind of a spec in words, by recipe."""
 
 
 def _refined(folder: Path, settings: tuple[str, ...], as_json: bool, quiet: bool) -> int | None:
-    """The code that a refinement ended with, or None for a folder that no finished run is in."""
+    """Exit code of a refinement; None if the folder holds no finished run."""
     from kept.orchestrator.run_folder.read import COMPLETION, JOURNAL
     from kept.recipes.agent_run.request import Asked
     from kept.run import asked_for

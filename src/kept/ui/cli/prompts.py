@@ -38,12 +38,12 @@ def list_prompts(as_json: bool) -> None:
         _output.document(rows)
         return
     _output.answer(_output.table(("prompt", "what the model does"), list(ABOUT.items())))
-    # prompts that have the same placeholders, and these as they are written
+    # group prompts by their placeholders, in the form in which they are written
     written = {n: ", ".join(f"{{{{kept.{one}}}}}" for one in PLACEHOLDERS[n]) for n in NAMES}
     for places in dict.fromkeys(written.values()):
         names = ", ".join(name for name in NAMES if written[name] == places)
         if places:
-            # below the table and not in it, where they would be cut
+            # below the table: inside it they would be cut
             _output.answer(f"\nplaceholders of {names}:\n  {places}")
 
 
@@ -69,7 +69,7 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     All that a task asks, or for a folder beside an agent.yaml all that its metrics ask, unless
     some are named. The folder is made; no file that is there is overwritten.
     """
-    # the first of these specs that lies in the nearest folder above that has one
+    # the nearest folder above that has a spec decides, task.yaml first
     above = folder.absolute().parents
     specs = (
         spec for base in above for spec in ("task.yaml", "agent.yaml") if (base / spec).is_file()
@@ -97,7 +97,7 @@ def copy(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _in_the_spec(folder: Path, spec: str) -> str:
-    """The line that a spec names this folder with, as seen from there."""
+    """Setting that names this folder in a spec, relative to the spec."""
     whole = folder.absolute()
     base = next((parent for parent in whole.parents if (parent / spec).is_file()), None)
     if base is None:

@@ -8,7 +8,7 @@ from kept.errors import SetupError
 from kept.ui.cli._command import Command, json_option, no_cache_option, quiet_option, set_option
 
 LEAST_REPEATS, REPEATS = 17, 40
-"""Without so many, the last of ten iterations could not be kept even if it won them all."""
+"""Minimum and default readings; with fewer, the last of ten iterations could never be kept."""
 
 
 @click.command(

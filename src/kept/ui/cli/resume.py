@@ -55,7 +55,7 @@ def resume(
 
 
 class HowResumed(NamedTuple):
-    """The options of `kept resume`."""
+    """Options of `kept resume`."""
 
     settings: tuple[str, ...]
     workers: int | None
@@ -65,7 +65,7 @@ class HowResumed(NamedTuple):
 
 
 def _resume(past: "Run", how: HowResumed) -> int:
-    """Go on with a run of most recipes."""
+    """Resume a run of most recipes."""
     from kept.recipes.base import Context
     from kept.recipes.registry import compile_resumed
     from kept.ui.cli._run import How, run_session, session_of, told_warnings
@@ -80,7 +80,7 @@ def _resume(past: "Run", how: HowResumed) -> int:
 
 
 def _resume_agent(past: "Run", how: HowResumed) -> int:
-    """Go on with an agent run."""
+    """Resume an agent run."""
     from kept.ui.cli._agent_run import HowAgent, resume_agent
 
     _refuse(
@@ -92,7 +92,7 @@ def _resume_agent(past: "Run", how: HowResumed) -> int:
 
 
 def _resume_refinement(past: "Run", how: HowResumed) -> int:
-    """Go on with a refinement; `--fail-if-no-gain` is what it does by itself."""
+    """Resume a refinement; it always behaves as with `--fail-if-no-gain`."""
     from kept.recipes.refine.request import MAX_USD
     from kept.ui.cli._refine_run import resume_refine
 
@@ -109,11 +109,11 @@ RESUMES: Mapping[str, "Callable[[Run, HowResumed], int]"] = {
     AGENT_RUN: _resume_agent,
     REFINE: _resume_refinement,
 }
-"""By recipe, where a run is not resumed as most are."""
+"""Functions for recipes that are resumed in their own way."""
 
 
 def _refuse(*flags: tuple[str, bool, str], what: str) -> None:
-    """Say which flags mean nothing for such a run: none is passed over without a word."""
+    """Refuse options that have no effect for such a run."""
     given = [(name, hint) for name, there, hint in flags if there]
     if given:
         names = " and ".join(name for name, _ in given)
@@ -122,7 +122,7 @@ def _refuse(*flags: tuple[str, bool, str], what: str) -> None:
 
 
 def check_again(run: "Run", settings: tuple[str, ...]) -> None:
-    """Ask for what the run was given and did not write down."""
+    """Refuse to resume without the settings that the run does not store."""
     from kept.spec.source import split_override
 
     given = {split_override(setting)[0] for setting in settings}

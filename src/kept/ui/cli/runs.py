@@ -42,7 +42,7 @@ def runs(limit: int, as_json: bool) -> None:
     from kept.ui.report.format import recipe_word
 
     home = Home.find(Path.cwd())
-    # looking makes no folder: the index would
+    # without runs, do not open the index: that would create its folder
     rows = RunIndex(home).with_iterations() if home.folders() else []
     if as_json:
         document: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ def runs(limit: int, as_json: bool) -> None:
     elif rows:
         header = ("run", "status", "kept", "result", "spec")
         cells = [_cells(row, home.runs / row.id) for row in rows[:limit]]
-        # a run is found by its id, which is of no use in part
+        # never cut the id: a part of it does not find the run
         _output.answer(_output.table(header, cells, whole=("run", "kept"), middle=("spec",)))
         if len(rows) > limit:
             _output.note(f"{len(rows) - limit} older runs are not shown: -n {len(rows)} shows all")
@@ -79,14 +79,14 @@ def _comparison(folder: Path) -> "Comparison | None":
 
 
 def _nothing(folder: Path) -> None:
-    """Of a run that compares nothing."""
+    """None for a run that compares nothing."""
 
 
 _COMPARED: Mapping[str, "Callable[[Path], Comparison | None]"] = {COMPARE: _comparison}
 
 
 def _ending(folder: Path) -> tuple[str, str]:
-    """How an agent run ended, and what its task was."""
+    """End and task of an agent run."""
     from kept.core.text import one_line
     from kept.orchestrator.loss import run_loss
     from kept.recipes.agent_run.journal_view import agent_run_of
@@ -123,7 +123,7 @@ def _cells(row: "RunRow", folder: Path) -> tuple[str, ...]:
 
 
 def _compared(row: "RunRow", folder: Path, usual: Cells) -> Cells:
-    """What was compared is neither kept nor refused; one that was only planned has no answers."""
+    """Columns of a comparison; without answers (`--plan`) the usual result."""
     from kept.ui.report.compare import answers
 
     told = _comparison(folder)
@@ -148,4 +148,4 @@ CELLS: Mapping[str, "Callable[[RunRow, Path, Cells], Cells]"] = {
     EVALUATE: _measured,
     AGENT_RUN: _agent,
 }
-"""Columns of a run by recipe, where they are not those of a run with steps."""
+"""Column functions for recipes whose columns differ from those of a run with steps."""

@@ -46,7 +46,7 @@ def report(run: str, as_json: bool, html: bool) -> None:
     try:
         text = write_report(past)
     except OSError as error:
-        # a run may be looked at where nothing can be written
+        # a run may lie where nothing can be written
         path = path_from_here(past.folder / "report.md")
         _output.note(f"cannot write {path}: {error.strerror}")
         text = markdown(past)
@@ -58,7 +58,7 @@ def report(run: str, as_json: bool, html: bool) -> None:
 
 
 def _write_page(folder: Path) -> None:
-    """The page beside the report, and where it is."""
+    """Write the HTML page beside the report and print its path."""
     from kept.store.candidate_files import write_file
     from kept.ui.cli.view import pages
 
@@ -154,7 +154,7 @@ def _refined(run: "Run") -> "Refined | None":
 
 
 _ABOUT: Mapping[str, "Callable[[Run], Refined | None]"] = {REFINE: _refined}
-"""What is told of a run besides its steps, by recipe."""
+"""Functions for more output than the steps, by recipe."""
 
 
 def _show_agent_run(run: "Run", iteration: "RunRow | None", as_json: bool) -> None:
@@ -204,6 +204,7 @@ def _show_case(name: str, case: str, traces: bool, as_json: bool) -> None:
     if sweep is None:
         message = f"run {past.id} has steps, and its cases are shown with them"
         raise SetupError(message, hint=f"`kept show {past.id} --step N -v`")
+    # a case of exactly this name, else all whose names begin with it
     rows = [at for at, one in enumerate(sweep.cases) if one.case == case]
     rows = rows or [at for at, one in enumerate(sweep.cases) if one.case.startswith(case)]
     if not rows:
@@ -217,7 +218,7 @@ def _show_case(name: str, case: str, traces: bool, as_json: bool) -> None:
 
 
 def _show_spoken(run: "Run", who: str, as_json: bool) -> None:
-    """What one of an agent run said and used."""
+    """Show the messages and tool uses of one participant of an agent run."""
     from kept.recipes.agent_run.journal_view import agent_run_of, people_of, spoken, spoken_json
     from kept.ui.cli._render import spoken_text
 
@@ -235,7 +236,7 @@ def _show_spoken(run: "Run", who: str, as_json: bool) -> None:
 
 
 def _show_rollouts(run: "Run", case: str, traces: bool, as_json: bool) -> None:
-    """Every rollout of a case, in a run that trained on it; how its name begins is enough."""
+    """Show every rollout of a case in a training; the beginning of its name is enough."""
     from kept.errors import SetupError
     from kept.results.steps import MOST, case_rollouts, cases_like, some_cases
     from kept.ui.cli import _output
@@ -263,7 +264,7 @@ CASES: Mapping[str, "Callable[[Run, str, bool, bool], None]"] = {
     AGENT_RUN: _show_agent_case,
     SKILL: _show_rollouts,
 }
-"""What `kept show RUN CASE` shows, by the recipe that ran or that measured; else one case."""
+"""Functions for `kept show RUN CASE`, by recipe; others show the measured case."""
 
 
 def _show_step(name: str, step: int, traces: bool, save: Path | None, as_json: bool) -> None:

@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 
 
 FATAL, STOPPED = 1, 2
-"""As the source of this command has them; finished is 0, whether or not anything was gained."""
+"""Exit codes of this command's source; a finished run is 0, with or without a gain."""
 
 _count = click.IntRange(min=1)
 _above = click.FloatRange(min=0, min_open=True)
 
 
 class TuningCommand(Command):
-    """Ends with the codes of its source."""
+    """Command with the exit codes of its source."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options; what is wrong with them is fatal, too."""
+        """Read the options; an error in them ends with the code for fatal errors."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -55,7 +55,7 @@ class TuningCommand(Command):
             raise click.exceptions.Exit(FATAL) from None
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 # click's own signature
-        """Run it; what could not run is fatal."""
+        """Run the command; an error that prevents a run ends with the code for fatal errors."""
         try:
             return super().invoke(ctx)
         except (KeptError, CutShortError) as error:
@@ -69,7 +69,7 @@ class TuningCommand(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneOptions:
-    """What the command line said of the way it runs."""
+    """Options of a tuning run."""
 
     resume: str | None
     report_only: bool
@@ -149,7 +149,7 @@ def tune(agent: Path, output_dir: Path | None, **said: Any) -> int:  # noqa: ANN
     tuning = Tuning(
         **{name: said.pop(name) for name in list(said) if name in names},
         output=str(output_dir.absolute()) if output_dir else None,
-        # as in the design that this command follows: warn, and print the bound on rollouts
+        # as in the design that this command follows: warn, and print the limit of rollouts
         allow_unpriced=True,
     )
     return _tune(agent, tuning, TuneOptions(**said))
@@ -183,7 +183,7 @@ def _tune(agent: Path, tuning: "Tuning", how: TuneOptions) -> int:
 
         read = read_tuning(file, how.settings, tuning)
         told = outline_text(plan, read.read, read.axes)
-        # stdout is for events alone where they are asked for
+        # stdout is reserved for events under --progress json
         click.echo(told, err=how.progress == "json")
         return 0
     if how.print_baseline:
@@ -235,12 +235,12 @@ def _resume(asked: "Tuning", how: TuneOptions) -> int:
 
 
 class RunByDefault(Commands):
-    """What is no command of it is the file or the folder of an agent."""
+    """Group whose default command is `run`, if the first word is an agent's file or folder."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant."""
+        """Find the command; insert `run` before an agent's file or folder."""
         path = Path(args[0])
         if args[0] not in self.commands and (path.suffix in (".yaml", ".yml") or path.is_dir()):
             args = ["run", *args]
@@ -287,7 +287,7 @@ test.add_command(
 
 
 def tuning_facts(plan: "Plan") -> "TuningFacts":
-    """The facts of a plan that tunes an agent."""
+    """Facts of a plan that tunes an agent."""
     from kept.recipes.agent_config.request import TuningFacts
 
     assert isinstance(plan.facts, TuningFacts), "a plan that tunes an agent"
@@ -295,7 +295,7 @@ def tuning_facts(plan: "Plan") -> "TuningFacts":
 
 
 def outline_text(plan: "Plan", read: "ReadAgent", axes: "Axes") -> str:
-    """What a run would do, for `--dry-run`."""
+    """Outline of a run for `--dry-run`."""
     from kept.recipes.agent_config.cost import coordinate_of, expected
     from kept.store.jsonl import decoded
 
@@ -331,7 +331,7 @@ def outline_text(plan: "Plan", read: "ReadAgent", axes: "Axes") -> str:
 
 
 def _cost(cost: "Expected", read: "ReadAgent") -> Iterator[tuple[str, str]]:
-    """The usual and the worst, with what is taken for granted."""
+    """Likely and highest cost, with assumptions."""
     from kept.models.prices import REPLY
     from kept.models.roles import is_free
 

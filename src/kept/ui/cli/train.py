@@ -70,7 +70,7 @@ def train(
 
 
 def config_of(name: str | None, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The config that is meant, by its flag or as the first word, and the words that are left."""
+    """Config by its flag or as the first word, and the remaining words."""
     if name is None and words and not words[0].startswith("--"):
         return words[0], words[1:]
     if name is None:
@@ -82,7 +82,7 @@ def config_of(name: str | None, words: tuple[str, ...]) -> tuple[str, tuple[str,
 
 
 def outline_told(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str, str]]]:
-    """What a run would do, for `kept check`: as a document, and in rows."""
+    """Outline of a run for `kept check`: as a document, and in rows."""
     plan, rows = made.plan, outline_rows(made.plan)
     told = {name.replace(" ", "_"): value for name, value in rows}
     from kept.ui.report.format import recipe_word
@@ -92,7 +92,7 @@ def outline_told(made: "Compiled") -> tuple[dict[str, Any], Iterator[tuple[str, 
 
 
 def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
-    """The same in rows."""
+    """Outline of a run in rows."""
     from kept.core.case import SPLITS
     from kept.core.forecast import forecast
     from kept.core.schedules.epochs import Epochs
@@ -125,7 +125,7 @@ def outline_rows(plan: "Plan") -> list[tuple[str, str]]:
 
 
 def check_place(plan: "Plan") -> None:
-    """Refuse a folder that cannot be written to, or that holds another run, before it costs."""
+    """Refuse an unwritable folder, or one with another run, before the run costs anything."""
     from kept.recipes.skill.request import Training
     from kept.store.candidate_files import named_place, open_folder
 
@@ -143,7 +143,7 @@ def check_place(plan: "Plan") -> None:
 
 
 def _go_on(place: Path) -> str:
-    """The command that goes on with the run whose files lie in a folder."""
+    """Command that resumes the run whose files are in a folder."""
     import json
 
     try:

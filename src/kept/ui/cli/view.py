@@ -9,7 +9,7 @@ from kept.ui.cli import _output
 from kept.ui.cli._command import Command, json_option, show_log
 
 GROUP = "kept.pages"
-"""The entry point by which the pages are found: this package does not import them."""
+"""Entry point group of the pages: this package does not import them."""
 
 
 @click.command(cls=Command, examples=("kept view", "kept view last", "kept view --port 8000"))
@@ -49,7 +49,7 @@ def view(run: str | None, port: int, no_browser: bool, as_json: bool) -> None:
 
 
 def pages() -> Any:  # noqa: ANN401 # whatever the entry point names; it says itself what it lacks
-    """What makes the pages."""
+    """Load the object that serves and exports pages."""
     from importlib.metadata import entry_points
 
     found = next(iter(entry_points(group=GROUP)), None)
@@ -62,7 +62,7 @@ def pages() -> Any:  # noqa: ANN401 # whatever the entry point names; it says it
 
 
 def _place(run: str | None) -> tuple[Any, str]:
-    """The home to be served, and the page that is meant."""
+    """Home to serve, and path of the page to open."""
     from pathlib import Path
     from urllib.parse import quote
 

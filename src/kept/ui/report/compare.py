@@ -1,4 +1,4 @@
-"""The words for a comparison: one answer a challenger, and what it rests on."""
+"""Text of a comparison: one answer per challenger, and the evidence for it."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from kept.results.compare import Comparison, Line, Planned
 
 
 def short(number: float, sign: str = "") -> str:
-    """A measured number as far as it means anything: `0.0375`, `+12.3`, `1,234`."""
+    """Number with three significant digits, whole from 1,000 on: `0.0375`, `+12.3`, `1,234`."""
     return f"{number:{sign},.0f}" if abs(number) >= 1000 else f"{number:{sign}.3g}"
 
 
 def found_alike(row: Forecast, told: Planned) -> str:
-    """The gain that is found where it is the same on every case: any, where answers do not vary."""
+    """Detectable gain if it is equal on every case; `any` if answers do not vary."""
     return short(row.alike) if told.noise else "any"
 
 
@@ -28,7 +28,7 @@ HEADS = {
 
 
 def title(told: Comparison) -> str:
-    """The answer in one line."""
+    """Answer in one line."""
     if told.plans:
         return f"what a comparison with {told.seed} could show"
     if len(told.lines) == 1:
@@ -42,7 +42,7 @@ def title(told: Comparison) -> str:
 
 
 def answers(told: Comparison) -> str:
-    """`new.md better +0.333`, for each challenger; empty where none was compared."""
+    """`new.md better +0.333` for each challenger; empty if none was compared."""
     found = (
         f"{line.label} {line.answer}"
         + ("" if line.difference is None else f" {short(line.difference, '+')}")
@@ -52,7 +52,7 @@ def answers(told: Comparison) -> str:
 
 
 def sentences(told: Comparison, spend: Spend) -> Iterator[str]:
-    """Everything that is to be said, a sentence or two for each challenger."""
+    """Full text of the comparison, a sentence or two for each challenger."""
     if told.planned is not None:
         yield from _planned(told.planned, told.seed)
     elif told.plans:
@@ -99,7 +99,7 @@ def _by(line: Line) -> str:
 
 
 def interval(line: Line) -> str:
-    """The measured difference and what bounds the true one."""
+    """Measured difference with the bounds of the true one."""
     if line.difference is None:
         return ""
     ends = " … ".join("?" if end is None else short(end, "+") for end in (line.low, line.high))
@@ -107,7 +107,7 @@ def interval(line: Line) -> str:
 
 
 def _wanted(line: Line, usd: float, least: float) -> Iterator[str]:
-    """What it would take to tell."""
+    """Number of further cases or passes needed for an answer."""
     numbers = line.numbers
     cases, passes = numbers.get("wanted_cases"), numbers.get("wanted_passes")
     what = "better" if numbers.get("wanted_better") else f"not better by more than {short(least)}"
@@ -131,6 +131,7 @@ def _wanted(line: Line, usd: float, least: float) -> Iterator[str]:
 
 
 def _cost(pairs: float, usd: float) -> str:
+    # a pair is one rollout on each of the two sides
     rollouts = 2 * pairs
     money = f", ${rollouts * usd:,.2f}" if usd else ""
     return f"{rollouts:,.0f} rollouts in all{money}"
@@ -169,7 +170,7 @@ def _planned(told: Planned, seed: str) -> Iterator[str]:
 
 
 def _least(told: Planned) -> Iterator[str]:
-    """What it takes to find the least gain worth knowing of."""
+    """Cases or passes needed to find the smallest difference that matters."""
     least = f"The least gain worth knowing of, {short(told.least)}," if told.least else ""
     enough = next((row for row in told.forecasts if row.alike <= told.least), None)
     if least and enough is not None:
@@ -180,7 +181,7 @@ def _least(told: Planned) -> Iterator[str]:
 
 
 def limits(told: Comparison) -> Iterator[str]:
-    """What the answers do not show."""
+    """Limits of what the answers show."""
     yield (
         f"Each answer holds for cases of which the {told.cases} given are a fair sample. What few "
         "cases do, such a sample may not hold."

@@ -21,14 +21,14 @@ Format = Literal["json", "markdown", "junit"]
 FORMATS: tuple[Format, ...] = ("json", "markdown", "junit")
 
 WORST = 10
-"""Cases listed with input, expected and got output, worst first."""
+"""Maximum number of worst cases listed with input, expected and actual output."""
 
 BETWEEN = "\n---\n"
-"""What stands between the turns of a conversation in one text."""
+"""Separator between the turns of a conversation in one text."""
 
 
 def document(sweep: Sweep) -> dict[str, Any]:
-    """The report as a mapping."""
+    """Report as a mapping."""
     return {
         "agent_name": sweep.name,
         "agent_config_path": sweep.spec,
@@ -46,12 +46,12 @@ def document(sweep: Sweep) -> dict[str, Any]:
 
 
 def written(sweep: Sweep, form: Format) -> str:
-    """The report as text."""
+    """Report as text."""
     if form == "json":
         return json.dumps(document(sweep), indent=2, ensure_ascii=False) + "\n"
     if form == "markdown":
         return "\n".join(_markdown(sweep)) + "\n"
-    # at use: what it needs is slow to import
+    # imported at use: junit needs slow imports
 
     return "\n".join(junit(sweep)) + "\n"
 
@@ -85,6 +85,7 @@ def _summary(sweep: Sweep) -> dict[str, Any]:
 def _result(one: Tested, sweep: Sweep) -> dict[str, Any]:
     exchanges = one.exchanges
     turns = [_turn(one, n, exchange) for n, exchange in enumerate(exchanges)]
+    # measurements of a single turn belong to the case; several turns are listed one by one
     several = len(turns) > 1
     uses = [use for exchange in exchanges for use in exchange.uses]
     matched = [expected.matched for expected in one.expected]
@@ -136,7 +137,7 @@ def _turn(one: Tested, n: int, exchange: Exchange) -> dict[str, Any]:
 
 
 def _rolled_up(one: Tested) -> list[dict[str, Any]]:
-    """Each metric over the turns that it was measured of."""
+    """Each metric over all turns in which it was measured."""
     names = dict.fromkeys(m.metric for m in one.measured)
     rows: list[dict[str, Any]] = []
     for name in names:
@@ -144,6 +145,7 @@ def _rolled_up(one: Tested) -> list[dict[str, Any]]:
         scores = [m.score for m in mine if m.score is not None]
         errors = [f"[turn {m.exchange}] {m.error}" for m in mine if m.error]
         passed = [m.passed for m in mine if m.passed is not None]
+        # the first row provides name, kind and threshold; the figures are replaced
         row = _metric(mine[0])
         row["score"] = sum(scores) / len(scores) if scores else None
         row["passed"] = all(passed) and not errors if passed else None
@@ -201,7 +203,7 @@ def _time(seconds: float) -> str:
 
 
 def totals(sweep: Sweep) -> str:
-    """`17 of 20 cases pass, 2 fail, 1 errored`."""
+    """Counts in words: `17 of 20 cases pass, 2 fail, 1 errored`."""
     of = len(sweep.cases)
     passes, fails = ("passes", "fails") if of == 1 else ("pass", "fail")
     what = "case" if all(one.repeat == 0 for one in sweep.cases) else "rollout"
@@ -218,7 +220,7 @@ def totals(sweep: Sweep) -> str:
 
 
 def min_score_words(sweep: Sweep) -> str:
-    """`mean score 0.62 is below --min-score 0.8`; empty where nothing is required."""
+    """`mean score 0.62 is below --min-score 0.8`; empty without `--min-score`."""
     if sweep.min_score is None:
         return ""
     limit = f"--min-score {significant(sweep.min_score, 6)}"
@@ -226,7 +228,7 @@ def min_score_words(sweep: Sweep) -> str:
         return f"no case has a score to compare with {limit}"
     shown = significant(sweep.mean)
     for digits in range(3, 18):
-        # as many digits as it takes to tell the two apart
+        # use as many digits as needed to tell the two apart
         if significant(sweep.mean, digits) != significant(sweep.min_score, digits):
             shown = significant(sweep.mean, digits)
             break
@@ -264,7 +266,7 @@ def _markdown(sweep: Sweep) -> Iterator[str]:
 
 
 def _worst(sweep: Sweep) -> Iterator[str]:
-    """The worst cases with what they were given, expected and got."""
+    """Table of the worst cases with input, expected and actual output."""
     yield ""
     yield "## Worst cases"
     yield ""
@@ -306,14 +308,14 @@ def _cell(text: str) -> str:
 
 
 FAILED_IS_BAD = {SKILL: False}
-"""Whether failed cases are an error, by the recipe that measures; a skill fails some as a rule."""
+"""True if failed cases are an error, by measuring recipe; a skill usually fails some cases."""
 
 
 def exit_code(sweep: Sweep) -> int:
-    """0 where all pass, 1 where some fail, 3 where some could not run, 4 where not be measured.
+    """Exit code: 0 if all pass, 1 if some fail, 3 if some did not run, 4 if some have no score.
 
     With `--min-score` the mean decides between 0 and 1, and not each case. A skill that fails some
-    cases was measured, and that is all that was wanted.
+    cases still gets 0: measuring it was the purpose.
     """
     if sweep.count("errored") > sweep.unscored or len(sweep.cases) < sweep.asked:
         return 3
@@ -325,10 +327,10 @@ def exit_code(sweep: Sweep) -> int:
 
 
 def junit(sweep: Sweep) -> Iterator[str]:
-    """Yield the lines of the report.
+    """Lines of the report as JUnit XML.
 
-    With `--min-score` one test case more says whether the mean meets it. Cases below `pass_at` are
-    no failures then, so that the report agrees with the exit code.
+    With `--min-score` an additional test case shows if the mean meets it. Cases below `pass_at`
+    are then no failures, so that the report agrees with the exit code.
     """
     by_mean = sweep.meets_min_score is not None
     failures = int(not sweep.meets_min_score) if by_mean else sweep.count("failed")
@@ -375,7 +377,7 @@ def _testcase(sweep: Sweep, one: Tested, *, fails: bool) -> Iterator[str]:
 
 
 def _below(sweep: Sweep, one: Tested) -> str:
-    """Why a case without findings failed."""
+    """Reason for a failed case without findings: its score against `pass_at`."""
     if sweep.pass_at is None or sweep.metric not in one.metrics:
         return ""
     return f"{sweep.metric} {significant(one.metrics[sweep.metric])}, pass_at {sweep.pass_at:g}"
@@ -391,5 +393,5 @@ def _story(one: Tested) -> str:
 
 
 def _plain(text: str) -> str:
-    """Leave out characters that XML must not hold."""
+    """Text without the characters that XML forbids."""
     return "".join(c for c in text if c in "\t\n" or (ord(c) >= 32 and c not in "\ufffe\uffff"))

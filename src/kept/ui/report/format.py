@@ -1,4 +1,4 @@
-"""How numbers, times and counts read, in every view alike."""
+"""Formats of numbers, times and counts, shared by all views."""
 
 import time
 from collections import Counter
@@ -44,29 +44,29 @@ RECIPES = {
     EVALUATE: "eval",
     COMPARE: "compare",
 }
-"""What pages and documents call a recipe."""
+"""Names of recipes in pages and documents."""
 
 
 def recipe_word(name: str) -> str:
-    """What pages and documents call a recipe."""
+    """Name of a recipe in pages and documents."""
     return RECIPES.get(name, name)
 
 
 def number(value: float | None) -> str:
-    """A measured value; verdicts write theirs the same way."""
+    """Measured value, in the same format as in verdicts."""
     # adding zero turns the −0 of a negated loss into 0
     return "no score" if value is None else f"{value + 0.0:.6g}"
 
 
 def change(summary: "Summary") -> str:
-    """`0.62 → 0.71`, or the seed's value alone where nothing beat it."""
+    """`0.62 → 0.71`, or the seed's value alone if nothing beat it."""
     if not summary.improved:
         return number(summary.seed_value)
     return f"{number(summary.seed_value)} → {number(summary.best_value)}"
 
 
 def headline_words(summary: "Summary") -> str:
-    """The outcome in one line."""
+    """Outcome in one line."""
     if summary.comparison is not None:
         return title(summary.comparison)
     if summary.improved:
@@ -84,12 +84,12 @@ def headline_words(summary: "Summary") -> str:
 
 
 def on_cases(summary: "Summary") -> str:
-    """` on 12 test cases`: what the figures of the headline were measured on."""
+    """` on 12 test cases`: cases behind the figures of the headline."""
     return f" on {summary.measured}" if summary.measured else ""
 
 
 def verdict_counts(summary: "Summary") -> str:
-    """`2 kept, 3 discarded`, and behind a semicolon what is no verdict on a proposal."""
+    """`2 kept, 3 discarded`; behind a semicolon turns and steps without a verdict."""
     judged = Counter(
         FOLLOWED if row.code == FOLLOWED else VERDICTS[row.outcome]
         for row in summary.steps
@@ -104,18 +104,18 @@ def verdict_counts(summary: "Summary") -> str:
 
 
 def merges_words(summary: "Summary") -> str:
-    """` and 2 merges`: what is tried besides proposals; empty without merges."""
+    """` and 2 merges`: merges tried besides proposals; empty without any."""
     return f" and {count(summary.merges, 'merge')}" if summary.merges else ""
 
 
 def lost_words(turns: int) -> str:
-    """What an outage, or a scorer that tells nothing, took from a run."""
+    """Number of proposals lost to an outage, or to a scorer without results."""
     what = "1 proposal was" if turns == 1 else f"{turns} proposals were"
     return f"{what} never measured: there was no answer that counts"
 
 
 def duration(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `3 m 20 s`, `2 h 05 m`, `4 days`."""
+    """Duration in seconds, as `0.4 s`, `12 s`, `3 m 20 s`, `2 h 05 m` or `4 days`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -131,12 +131,12 @@ def duration(seconds: float) -> str:
 
 
 def clock(t: float) -> str:
-    """A moment, in local time."""
+    """Point in time as local date and time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(t))
 
 
 def budget_words(summary: "Summary") -> str:
-    """The limits that were set, in words."""
+    """Limits of the budget in words."""
     limits = summary.budget
     named = [count(limits[name], one) for name, one in LIMITS.items() if name in limits]
     named += [f"${limits['max_usd']:g}"] if "max_usd" in limits else []
@@ -146,13 +146,13 @@ def budget_words(summary: "Summary") -> str:
 
 
 def cases_words(summary: "Summary") -> str:
-    """The cases by split, in words."""
+    """Number of cases per split in words."""
     counts = [f"{n} {split}" for split, n in summary.cases.items() if n]
     return ", ".join(counts) or "none: the whole evaluator is one case"
 
 
 def spend_words(spend: "Spend") -> str:
-    """What was used, the parts that are nothing left out."""
+    """Spend in words, without the parts that are zero."""
     return ", ".join(_spend_parts(spend))
 
 

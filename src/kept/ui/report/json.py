@@ -18,11 +18,11 @@ from kept.ui.report.markdown import caveats
 from kept.ui.report.race import conclusion
 
 SCHEMA = 1
-"""Version of these documents; a field may be added within one, never renamed."""
+"""Version of these documents; within one version fields may be added, never renamed."""
 
 
 def headline(told: Summary) -> dict[str, Any]:
-    """The outcome alone: what `kept optimize --json` prints."""
+    """Outcome alone, as printed by `kept optimize --json`."""
     return {
         "schema": SCHEMA,
         "run": told.run,
@@ -55,7 +55,7 @@ def headline(told: Summary) -> dict[str, Any]:
 
 
 def as_json(run: Run) -> dict[str, Any]:
-    """Everything that the page tells."""
+    """Complete report, with everything that the page shows."""
     document = DOCUMENTS.get(run.recipe or "", _run_document)
     return {"schema": SCHEMA, "run": run.id, **document(run)}
 
@@ -74,6 +74,7 @@ def _sweep_document(run: Run) -> dict[str, Any]:
 
 def _run_document(run: Run) -> dict[str, Any]:
     told = summary(run)
+    # closed events hold the diffs; rows of the summary do not
     closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
     return {
         **headline(told),
@@ -102,11 +103,11 @@ DOCUMENTS: Mapping[str, Callable[[Run], dict[str, Any]]] = {
     AGENT_RUN: _agent_run_document,
     EVALUATE: _sweep_document,
 }
-"""By recipe, of those that are told otherwise than steps and verdicts."""
+"""Document builders of recipes without steps and verdicts."""
 
 
 def step_row(row: StepLine) -> dict[str, Any]:
-    """One step, as it stands in every document."""
+    """One step, in the same form in every document."""
     return {
         "step": row.step,
         "phase": row.phase,

@@ -70,7 +70,7 @@ SHOWN = (
 
 
 def caveats(summary: Summary, run: Run | None = None) -> list[str]:
-    """Every reservation that holds for this run; without it, those that its summary shows."""
+    """Every reservation that applies to this run; without `run`, those visible in its summary."""
     judged = run is not None and judges(scoring_in(run.settings.spec.scorer))
     suite = facts_of(run, SuiteFacts) if run is not None else None
     shown = [SHOWN] if suite is not None and suite.shared else []
@@ -81,7 +81,7 @@ def _caveats(summary: Summary) -> Iterator[str]:
     yield from _of_figures(summary) if summary.comparison is None else limits(summary.comparison)
     yield from _of_machine(summary)
     if summary.spend.moot:
-        # a keep under them, or too little money for what they began
+        # rollouts are wasted if an earlier step was kept meanwhile, or if the budget ran out
         whys = ["an earlier step was kept meanwhile"] if summary.keeps else []
         if any(step.code == "unaffordable" for step in summary.steps):
             whys.append("the budget did not last to the verdict of their step")
@@ -112,6 +112,7 @@ def _of_figures(summary: Summary) -> Iterator[str]:
             near = get_close_matches(tie.metric, OWN, n=1)
             meant = f" Is `{near[0]}` meant?" if near else ""
             yield f"No rollout emitted `{tie.metric}`, so it has broken no tie.{meant}"
+    # the whole interval of the test result is below 0
     if summary.claim_high is not None and summary.claim_high < 0:
         yield (
             "The claim speaks against the best: on cases that nothing was tuned on it is worse "
@@ -159,21 +160,21 @@ def _of_judges(run: Run) -> Iterator[str]:
 
 
 MAX_REFUSED = 100
-"""Rows of refused steps on the page; `kept show` has all of them."""
+"""Maximum rows of refused steps in the report; `kept show` lists all of them."""
 MAX_FAILURES = 20
 MAX_TRAJECTORY = 100
 MAX_DIFF_LINES = 400
-"""Lines of one change on the page; `kept diff` has all of them."""
+"""Maximum lines of one change in the report; `kept diff` shows all of them."""
 
 
 def markdown(run: Run, told: Summary | None = None) -> str:
-    """The whole report, from the summary of the run where that is at hand."""
+    """Complete report; `told` is the run's summary, if it is available already."""
     page = PAGES.get(run.recipe or "")
     return page(run) if page else _steps_page(run, told)
 
 
 def _agent_run_page(run: Run) -> str:
-    # at use: few runs are one, and it takes longer to import than the rest
+    # imported at use: few runs need it, and its import is slow
     from kept.recipes.agent_run.journal_view import agent_run_report
 
     return agent_run_report(run)
@@ -189,7 +190,7 @@ def _steps_page(run: Run, told: Summary | None) -> str:
     told = told or summary(run)
     closed = {event.step: event for event in run.events if isinstance(event, StepClosed)}
     kept = [(row, closed[row.step]) for row in told.steps if row.kept]
-    # one keep alone is the whole change, and stands above
+    # a single kept change is the whole change, and is shown above already
     several = told.improved and told.keeps > 1
     parts = [
         f"# {headline_words(told)}",
@@ -219,7 +220,7 @@ def _steps_page(run: Run, told: Summary | None) -> str:
 
 
 PAGES: Mapping[str, Callable[[Run], str]] = {AGENT_RUN: _agent_run_page, EVALUATE: _sweep_page}
-"""By recipe, of those whose report is not about steps and verdicts."""
+"""Page builders of recipes whose report is not about steps and verdicts."""
 
 
 def _section(title: str, lines: Iterable[str]) -> str:
@@ -277,7 +278,7 @@ def _asked(told: Summary, run: Run) -> Iterator[str]:
 
 
 def _said(run: Run) -> Iterator[tuple[str, str]]:
-    """What the spec adds, where it does."""
+    """Rows for the settings that a spec adds."""
     compared = comparison_of(run.state, folder=run.folder)
     if compared is not None and not compared.plans:
         others = ", ".join(f"`{line.label}`" for line in compared.lines)
@@ -297,12 +298,12 @@ def _said(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _deciding(told: Summary) -> str:
-    """Title of a column with what was measured to decide; the headline may be from other cases."""
+    """Column title for deciding values; the headline may be from other cases."""
     return f"`{told.metric}` on the {deciding_cases(told)}" if told.cases else f"`{told.metric}`"
 
 
 def _trajectory(told: Summary) -> Iterator[str]:
-    """The value of each judged step beside the best so far."""
+    """Table of each judged step's value beside the best so far."""
     races = told.gate == "race"
     best = told.decided_seed
     leading = leads(told.steps, best)
@@ -326,9 +327,10 @@ def _trajectory(told: Summary) -> Iterator[str]:
 
 
 def _turns(told: Summary) -> Iterator[str]:
-    """What each of several proposers had, and brought."""
+    """Gain and cost per proposer."""
     if not told.turns:
         return
+    # columns for share and spend appear only if some proposer has a value there
     drawn, paid = (any(getattr(row, of) for row in told.turns) for of in ("share", "usd"))
     header = [
         "proposer",
@@ -353,7 +355,7 @@ def _turns(told: Summary) -> Iterator[str]:
 
 
 def _compared(comparison: Comparison, told: Summary) -> Iterator[str]:
-    """The answers, and the figures they rest on."""
+    """Answers of a comparison, and the figures behind them."""
     for sentence in sentences(comparison, told.spend):
         yield f"* {sentence}"
     yield ""
@@ -403,6 +405,7 @@ def _outcome(told: Summary) -> Iterator[str]:
     ]
     yield from _table(("", "proposer", _deciding(told), "candidate"), rows)
     decided = {row.value for row in told.steps if row.kept}
+    # the headline value of a race may come from a separate proof, and not from these figures
     apart = "" if told.best_value in decided else f"they are from {told.measured}, drawn anew"
     if races and told.keeps:
         yield ""
@@ -435,6 +438,7 @@ def _kept(told: Summary, run: Run, kept: Sequence[tuple[StepLine, StepClosed]]) 
 
 
 def _fenced(text: str) -> Iterator[str]:
+    # a fence must be longer than any fence in the diff itself
     lines = text.splitlines()
     fence = "```"
     while any(line.lstrip(" +-").startswith(fence) for line in lines):
@@ -483,7 +487,7 @@ def _refused_table(told: Summary, refused: Sequence[StepLine]) -> Iterator[str]:
 
 
 def _kind(row: StepLine) -> str:
-    """What refusals have in common: the code, and for judged ones the words before the figures."""
+    """Common ground of refusals: their code; if judged, the reason's text before any figures."""
     if row.code != "judged":
         return row.code
     head = row.reason.partition(":")[0]
@@ -530,19 +534,19 @@ def _how_to_go_on(told: Summary, run: Run) -> Iterator[str]:
     for words in cannot_tell(told):
         yield f"* {words[0].upper()}{words[1:]}."
     more = go_on(told)
-    # what failed by a candidate's fault is not asked for again, so there is nothing to go on with
+    # a failure by the candidate's fault is not retried, so resuming would bring nothing
     if more and (may_pass(run) or not broken):
         yield f"* {more}"
 
 
 def is_report_of(run: Run) -> bool:
-    """True if `report.md` says what the journal says, or if there is none."""
+    """True if `report.md` matches the journal, or if there is none."""
     path = run.folder / "report.md"
     return not path.exists() or path.read_bytes() == encoded(markdown(run))
 
 
 def write_report(run: Run, told: Summary | None = None) -> str:
-    """Write the page beside the journal, whole or not at all; the text of it.
+    """Write the report beside the journal atomically, and return its text.
 
     A process killed here leaves the old page, and the next report writes a new one.
     """
@@ -550,7 +554,7 @@ def write_report(run: Run, told: Summary | None = None) -> str:
     path = run.folder / "report.md"
     fresh = path.with_name(f".report.md.{os.getpid()}")
     try:
-        # diffs hold what the artifacts hold: bytes that are no UTF-8, and any line ending
+        # diffs hold artifact content: bytes that are not UTF-8, and any line ending
         write_file(fresh, encoded(text))
         fresh.replace(path)
     finally:

@@ -18,18 +18,18 @@ LIMITS = {
     "usd": "max_usd",
     "rollouts": "max_rollouts",
 }
-"""Reasons to stop that are a limit of the budget, and which."""
+"""Budget setting behind each reason to stop."""
 
 
 POWER = 2.04
-"""Cases for an interval above 0 in four runs of five, over those for one run of two.
+"""Ratio of case counts: interval above 0 in four runs of five, against one run in two.
 
 It is ((1.96 + 0.84) / 1.96)², by the quantiles of the normal distribution.
 """
 
 
 def cannot_tell(told: Summary) -> Iterator[str]:
-    """The nearest miss in words, with what would settle it."""
+    """Best undecided candidate in words, with the cases and cost that would settle it."""
     doubt = doubt_of(told)
     if doubt is None:
         return
@@ -46,11 +46,12 @@ def cannot_tell(told: Summary) -> Iterator[str]:
 
 
 CONCLUDES = {TASK: True, FUNCTION: True}
-"""Recipes whose answer has a conclusion; others say it in words of their own."""
+"""Recipes whose answer has a conclusion; others have sentences of their own."""
 
 
 def conclusion(told: Summary | Outcome) -> str:
-    """What may be concluded from a run, in a sentence; empty where its answer says it already."""
+    """Conclusion from a run in one sentence; empty if the answer already states it."""
+    # a conclusion needs a value of the seed and at least one measured candidate
     screened = any("screen_gain" in row.numbers for row in told.steps)
     measured = screened or any(row.value is not None for row in told.steps)
     judged = told.seed_value is not None and measured
@@ -61,6 +62,7 @@ def conclusion(told: Summary | Outcome) -> str:
         return _nothing_better(told, holdout)
     if not told.cases:
         return "Better in the runs made here; without cases nothing says how it does on others."
+    # a race measures repeatedly; other gates decide by one evaluation
     once = "" if told.gate == "race" else " in one evaluation"
     better = f"Better{once} on the {deciding_cases(told)}"
     tests = count(test, "test case")
@@ -80,7 +82,7 @@ def conclusion(told: Summary | Outcome) -> str:
 
 
 def deciding_cases(told: Summary | Outcome) -> str:
-    """`30 holdout cases`, or `48 train and holdout cases` where alternatives met in a final."""
+    """`30 holdout cases`, or `48 train and holdout cases` if there was a final of alternatives."""
     splits = ("train", "holdout") if any(ENTERED in s.numbers for s in told.steps) else ("holdout",)
     cases = sum(told.cases.get(split, 0) for split in splits)
     return count(cases, f"{' and '.join(splits)} case")
@@ -106,18 +108,19 @@ def _more_cases(cases: int, gain: float, low: float | None, high: float | None) 
     """Cases to add so that the interval of such a gain ends above 0 in four runs of five."""
     if low is None or high is None:
         return max(8, cases)
+    # the half-width of an interval shrinks with the square root of the number of cases
     half = max(gain - low, (high - low) / 2)
     return rounded_up(max(1, ceil(POWER * cases * (half / gain) ** 2) - cases))
 
 
 def go_on(told: Summary) -> str:
-    """How to go on with a run that was cut short, or that used up its budget; else nothing."""
+    """Command to continue a run that was cut short or used up its budget; otherwise empty."""
     kind = told.stopped.kind if told.stopped is not None else ""
     limit = LIMITS["iterations"] if no_step_left(told) else LIMITS.get(kind, "")
     more = None
     if limit in told.budget:
         twice = 2 * told.budget[limit]
-        # a whole number without a point, which a spec may insist on
+        # no decimal point in a whole number: a spec may require an integer
         more = int(twice) if twice == int(twice) else twice
     if not told.resumable and more is None:
         return ""
@@ -132,7 +135,7 @@ def go_on(told: Summary) -> str:
 
 
 def questions(told: Summary) -> Iterator[tuple[str, str, str]]:
-    """Each question, the cases it was asked of, and the answer; nothing of other gates."""
+    """Rows of question, cases and answer; none for gates other than the race."""
     found = raced(told)
     if found is None:
         return

@@ -14,7 +14,7 @@ from kept.ui.report.json import step_row
 
 
 def step_json(detail: StepDetail) -> dict[str, Any]:
-    """A step in full, as a document."""
+    """Complete step as a document."""
     head = step_row(detail.row) if detail.row else {"step": detail.step, "verdict": None}
     return {
         **head,
@@ -32,7 +32,7 @@ def step_json(detail: StepDetail) -> dict[str, Any]:
 
 
 def rollout_json(rollout: StepRollout) -> dict[str, Any]:
-    """A rollout, as a document."""
+    """Rollout as a document."""
     job, outcome = rollout.job, rollout.outcome
     return {
         "candidate": job.candidate_id,
@@ -51,7 +51,7 @@ def rollout_json(rollout: StepRollout) -> dict[str, Any]:
 
 
 def case_json(rollouts: tuple[StepRollout, ...]) -> list[dict[str, Any]]:
-    """The same as a document."""
+    """Rollouts of a case as documents."""
     return [rollout_json(rollout) for rollout in rollouts]
 
 
@@ -59,10 +59,10 @@ OUTPUT = "output.txt"
 
 
 def save_left(run: Run, detail: StepDetail, folder: Path) -> int:
-    """Write a folder for the proposal and for each rollout; how many that were.
+    """Write a folder for the proposal and for each rollout; return the number of folders.
 
-    Each has the files that were left and, in `output.txt`, what was said in the end. Functions and
-    models leave nothing.
+    Each holds the files that were left, and the final output in `output.txt`. Functions and models
+    leave no files.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SetupError(
@@ -74,7 +74,7 @@ def save_left(run: Run, detail: StepDetail, folder: Path) -> int:
         for rollout in detail.rollouts
     }
     names[proposal_scope(detail.step)] = "proposal"
-    # of several tries the last
+    # of several tries the last one counts
     found = dict(run.executions(names))
     try:
         for scope, rollout in found.items():

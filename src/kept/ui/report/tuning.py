@@ -20,7 +20,7 @@ from kept.ui.report.format import duration
 Split = Literal["train", "holdout"]
 
 LONGEST = 240
-"""Characters of what was wrong with a reply."""
+"""Maximum characters shown of a problem with a reply."""
 
 _STOPS = {
     "minutes": "max_minutes",
@@ -35,13 +35,13 @@ _STOPS = {
 
 
 def is_baseline(run: Run) -> bool:
-    """Whether a run measures an agent as it is, and stops."""
+    """True if a run only measures an agent."""
     facts = facts_of(run, TuningFacts)
     return facts is not None and facts.baseline_only
 
 
 def exit_reason(run: Run) -> str:
-    """`dry_cycle`, `max_cycles`, `max_minutes`, `max_usd`, `perfect`, `interrupted` or so."""
+    """Reason for the end: `dry_cycle`, `max_cycles`, `max_usd`, `perfect` or similar."""
     stopped = run.state.stopped
     if stopped is None:
         return "running"
@@ -53,7 +53,7 @@ def exit_reason(run: Run) -> str:
 
 
 def phase_exits(run: Run) -> dict[str, str]:
-    """Why each phase ended, by its label; the last may have been cut short with the run."""
+    """Reason for the end of each phase, by label; the last may have ended with the run."""
     facts = facts_of(run, TuningFacts)
     phases = {phase.name: phase for phase in (facts.phases if facts else ())}
     found: dict[str, str] = {}
@@ -67,7 +67,7 @@ def phase_exits(run: Run) -> dict[str, str]:
 
 
 def trials_in(run: Run) -> Trials:
-    """The trials of a run, from its journal."""
+    """Trials of a run, from its journal."""
     records, trials = Records(), Trials()
     for event in run.events:
         step = records.hear(event)
@@ -77,12 +77,12 @@ def trials_in(run: Run) -> Trials:
 
 
 def made_by(trials: Trials, candidate: str) -> Trial | None:
-    """The accepted trial that made a candidate; None where none did."""
+    """Accepted trial that made a candidate; None if there is none."""
     return next((t for t in trials.rows if t.accepted and t.candidate == candidate), None)
 
 
 def of_baseline(trials: Trials, split: Split) -> str:
-    """Which draws of the seed a figure is of, where trial 0 shows another; else nothing."""
+    """Note on the rollouts behind a baseline figure, if trial 0 shows another; otherwise empty."""
     first = trials.rows[0] if trials.rows else None
     began = first and (first.train if split == "train" else first.holdout)
     known = trials.seed.get("screen" if split == "train" else "decide")
@@ -92,23 +92,23 @@ def of_baseline(trials: Trials, split: Split) -> str:
 
 
 class Unused(NamedTuple):
-    """Replies of the critic, or of the applier, that could not be used."""
+    """Unusable replies of the critic or of the applier."""
 
     who: str
     times: int
     asked: int
     last: str
-    """What was wrong with the last of them."""
+    """Problem with the last one."""
 
     @property
     def words(self) -> str:
-        """How often, and why."""
+        """Number of unusable replies, and the last problem."""
         replies = count(self.asked, "reply", "replies")
         return f"{self.times} of {replies} could not be used, the last: {self.last}"
 
 
 def unused_replies(trials: Trials) -> list[Unused]:
-    """Whose replies were of no use, how often, and why the last was."""
+    """Unusable replies by helper, with their number and the last problem."""
     textual = [trial for trial in trials.rows if trial.phase == "textual" and trial.about]
     found: list[Unused] = []
     for who in ("critic", "applier"):
@@ -122,14 +122,14 @@ def unused_replies(trials: Trials) -> list[Unused]:
 
 
 def dropped_citations(trials: Trials) -> str:
-    """How often the critic cited cases that do not exist, in words; empty where it never did."""
+    """Number of citations of missing cases by the critic, in words; empty if there are none."""
     critics = (cast("Mapping[str, Any]", trial.about.get("critic") or {}) for trial in trials.rows)
     dropped = sum(int(critic.get(DROPPED_CITATIONS, 0)) for critic in critics)
     return f"{count(dropped, 'citation')} of cases that do not exist, dropped" if dropped else ""
 
 
 def helper_of(run: Run, who: str) -> str:
-    """The file of the critic or the applier; empty where nothing says."""
+    """Config file of the critic or the applier; empty if unknown."""
     facts = facts_of(run, TuningFacts)
     path = facts.helpers.get(who, {}).get("agent_path", "") if facts else ""
     return str(run.moved(Path(path))) if path else ""
@@ -139,7 +139,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def tuning_report(run: Run, folder: Path, told: Summary | None = None) -> str:
-    """The whole page, for the folder that its files lie in."""
+    """Complete page, written for the folder that holds its files."""
     told, known = told or summary(run), trials_in(run)
     trials, best = known.rows, made_by(known, run.state.best)
     parts = [
@@ -188,6 +188,7 @@ def _summary(run: Run, told: Summary, known: Trials, best: Trial | None) -> Iter
         yield f"* {one.who}: {one.words}"
     if dropped := dropped_citations(known):
         yield f"* critic: {dropped}"
+    # a race keeps candidates before they are proven; only proven ones become best.yaml
     if run.state.incumbent != run.state.best:
         leading = made_by(known, run.state.incumbent)
         number = f" (trial {leading.number})" if leading else ""
@@ -210,7 +211,7 @@ def _change_of(before: float | None, after: float | None) -> str:
 
 
 def _trajectory(trials: Sequence[Trial]) -> Iterator[str]:
-    """The loss of the incumbent after every trial, a bar each, with a rule between phases."""
+    """Bar chart of the incumbent's loss after every trial, with `|` between phases."""
     if not trials:
         return
     yield "```text"
@@ -232,7 +233,7 @@ def _sparkline(trials: Sequence[Trial], values: Sequence[float | None]) -> str:
         label = f"{trial.cycle}{trial.phase}"
         shown += "|" if before and label != before else ""
         before = label
-        # from nothing, so that a bar half as high is a loss half as large
+        # the scale starts at 0, so that a bar half as high is a loss half as large
         shown += " " if value is None else BARS[min(7, int(value / top * 7.999))]
     return shown
 
@@ -241,6 +242,7 @@ def _attribution(trials: Sequence[Trial]) -> Iterator[str]:
     groups: dict[tuple[int, str, str], list[Trial]] = {}
     for trial in trials:
         if trial.phase != BASELINE:
+            # a numeric phase tunes its axes together, so they share a row
             axis = trial.axis if trial.phase != "numeric" else "all numbers"
             groups.setdefault((trial.cycle, trial.phase, axis or "—"), []).append(trial)
     if not groups:
@@ -258,7 +260,7 @@ def _attribution(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def _metrics(known: Trials, best: Trial | None) -> Iterator[str]:
-    """Of both by all that was drawn of them, as in the summary."""
+    """Metrics of baseline and best, over all their rollouts, as in the summary."""
     if not known.rows or best is None:
         return
     train, holdout = known.seed.get("screen"), known.seed.get("decide")

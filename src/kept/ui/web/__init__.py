@@ -1,6 +1,6 @@
-"""The pages of `kept view`, found by the CLI through the entry point `kept.pages`.
+"""Pages of `kept view`; the CLI finds them through the entry point `kept.pages`.
 
-This module imports nothing of the extra `web`, so that it can name what is missing.
+This module imports nothing of the extra `web`, so that it can name missing packages.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ NEEDED = ("fastapi", "jinja2", "uvicorn")
 
 
 class Pages:
-    """Serves the pages, or writes the page of one run into a file."""
+    """Server of the pages, and export of one run's page into a file."""
 
     def __init__(self) -> None:
         missing = [name for name in NEEDED if find_spec(name) is None]
@@ -28,13 +28,13 @@ class Pages:
             )
 
     def serve(self, home: Home, path: str, port: int, opened: Callable[[str], None]) -> None:
-        """Serve the runs of a home until interrupted; `opened` is given the link with the token."""
+        """Serve the runs of a home until interrupted; `opened` gets the link with its token."""
         from kept.ui.web.server import serve
 
         serve(home, path, port, opened)
 
     def export(self, folder: Path) -> str:
-        """The page of a run as one file that needs nothing else."""
+        """Page of a run as one self-contained file."""
         from kept.ui.web.server import export
 
         return export(folder)

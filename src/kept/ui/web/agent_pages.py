@@ -37,9 +37,9 @@ from kept.ui.web.step_page import bar_of, side_by_side
 from kept.ui.web.templates import figure, money, thousands
 
 LONG = 20_000
-"""Characters of a deliverable that are shown."""
+"""Maximum characters shown of a deliverable."""
 MANY = 60
-"""Turns that are shown, the newest."""
+"""Maximum number of turns shown, the newest."""
 
 TITLES = {
     "plan": "plans",
@@ -52,19 +52,19 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """One file that a run left."""
+    """A file that a run left."""
 
     path: str
     size: int
     text: str | None
-    """None where it is no text."""
+    """Text of the file; None for a binary file."""
     cut: int
     declared: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """How much of a limit is used."""
+    """Share of a limit that is used."""
 
     words: str
     bar: Markup
@@ -72,7 +72,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class TurnShown:
-    """One turn of the manager."""
+    """A turn of the manager."""
 
     one: Iteration
     title: str
@@ -83,7 +83,7 @@ class TurnShown:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A run of agents for people."""
+    """A run of agents in display form."""
 
     record: AgentRun
     end: str
@@ -92,11 +92,11 @@ class Told:
     left_out: int
     axes: tuple[Axis, ...]
     parts: tuple[tuple[str, str], ...]
-    """Subtasks by what became of them."""
+    """Subtasks, each with its result."""
 
 
 def told_of(record: AgentRun) -> Told:
-    """A run, how far it may have come."""
+    """Display form of a run, whether or not it has ended."""
     loss = loss_shown(run_loss(record).parts()) if record.status != "running" else None
     turns = [_turn(record, one) for one in record.iterations]
     return Told(
@@ -125,7 +125,7 @@ def _turn(record: AgentRun, one: Iteration) -> TurnShown:
 
 
 def _fate(record: AgentRun, subtask: str) -> str:
-    """What came of a part of the plan, by the last worker that had it."""
+    """Result of a subtask, by the last worker that had it."""
     sent = [d for one in record.iterations for d in one.delegations if d.subtask_id == subtask]
     if not sent:
         return "not begun"
@@ -182,7 +182,7 @@ def _left(path: str, data: bytes, declared: bool) -> Left:
 
 
 def agent_body(run: Run, told: Glance, asked: Asked) -> View:
-    """What the page of an agent run has besides."""
+    """Template values of an agent run's page."""
     record = agent_run_of(run)
     if record is None:
         return {"told": None, "files": []}
@@ -193,20 +193,20 @@ def agent_body(run: Run, told: Glance, asked: Asked) -> View:
 
 
 def headline(run: Run, told: Glance) -> str:
-    """How it ended, in a line."""
+    """End of the run in one line."""
     record = agent_run_of(run)
     if record is None:
         return "it has not begun"
-    # a run that is complete has ended for the reason that it is
+    # `complete` and `(completed)` would say the same twice
     return end_line(record).replace(" (completed)", "")
 
 
 def result(row: RunRow, folder: Path) -> str:
-    """How it reads in the list: as it ended, by the file that it leaves then, with its loss."""
+    """Result in the list of runs: completion status and loss."""
     completion = read_object(folder / COMPLETION)
     if row.best_value is None and (completion is None or row.status == "running"):
         return "no loss yet" if row.status == "running" else "no loss"
-    # a run that was cut off has a loss too: its page shows it
+    # a run that was cut off has a loss too, as on its page
     loss = read_loss(folder).total if row.best_value is None else row.best_value
     ended = text_in((completion or {}).get("status"))
     return f"{ended}, loss {figure(loss)}" if ended else f"loss {figure(loss)}"
@@ -214,7 +214,7 @@ def result(row: RunRow, folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IterationShown:
-    """One iteration that has ended."""
+    """A finished iteration."""
 
     k: int
     step: int
@@ -227,26 +227,26 @@ class IterationShown:
     best: bool
     why: str
     read: float | None
-    """The mean of the readings of what it left; None where it was not raced, or not read."""
+    """Mean of the readings of its deliverables; None without a race or without readings."""
     unread: bool = False
-    """Whether its readings had no answer, so that nobody can tell what it is worth."""
+    """True if its readings had no answer, so that its value is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The iteration that goes on."""
+    """The iteration that is running."""
 
     k: int
     n: int
-    """Iterations that its session may have."""
+    """Maximum number of iterations of its session."""
     step: int
     tier: str
     told: Told | None
-    """How far it has come; None before its manager has said anything."""
+    """Its story so far; None before the manager's first decision."""
 
 
 def refinement_body(run: Run, told: Glance, asked: Asked) -> View:
-    """What the page of a refinement has besides."""
+    """Template values of a refinement's page."""
     wanted, facts = request_of(told, Refinement), facts_of(told, RefinementFacts)
     assert wanted is not None and facts is not None, "a refinement"
     seed = made_of(run.candidate(told.seed).texts)
@@ -254,7 +254,7 @@ def refinement_body(run: Run, told: Glance, asked: Asked) -> View:
     known = Judged(state, all_made(run.candidate(told.seed), reruns(state)))
     lost = frozenset(unread(reruns(state)))
     at = {row.step: row for row in told.rows}
-    # of one that was judged again, the last: the step before it came to nothing
+    # of an iteration that was judged again, the last step counts: the earlier one came to nothing
     rows = (_iteration(run, at[one.step], one.k, known) for one in known.attempts if one.step in at)
     found = [replace(one, unread=one.k in lost) for one in rows if one is not None]
     losses = [seed.loss, *(one.loss.total for one in found if one.loss)]
@@ -315,7 +315,7 @@ def _iteration(run: Run, row: StepRow, k: int, known: Judged) -> IterationShown 
 
 
 def now_of(run: Run, told: Glance) -> Now | None:
-    """The iteration that goes on; None where none does."""
+    """The running iteration; None if there is none."""
     if not told.open or told.status != "running":
         return None
     one = told.open[0]
@@ -332,10 +332,10 @@ def now_of(run: Run, told: Glance) -> Now | None:
 
 
 def step(run: Run, number: int, view: View) -> View:
-    """A step as an iteration, with its story."""
+    """Template values of a step as an iteration, with its story."""
     story = story_of(run, number)
     if not story:
-        # an iteration that was only judged again here: of the step in which it ran
+        # an iteration that was only judged again here: use the step in which it ran
         steps = [*run.state.history, *run.state.open]
         turns = {one.step: (one.turn.proposer, one.turn.number) for one in steps}
         same = (one for one in turns if turns[one] == turns.get(number))
@@ -344,14 +344,14 @@ def step(run: Run, number: int, view: View) -> View:
 
 
 def story_of(run: Run, step: int) -> Told | None:
-    """What happened in an iteration so far; None before anything did."""
+    """Story of an iteration so far; None before its first event."""
     record = record_of(run.replies(f"{proposal_scope(step)}/run/{STORY}", Moment))
     return told_of(record) if record is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A change that a model would make to one text."""
+    """A change that a model considered for one text."""
 
     artifact: str
     why: str
@@ -362,7 +362,7 @@ class Considered:
 
 @dataclass(frozen=True, slots=True)
 class TaskShown:
-    """One task of the suite in one epoch."""
+    """A task of the suite in one epoch."""
 
     name: str
     was: float | None
@@ -371,7 +371,7 @@ class TaskShown:
 
 @dataclass(frozen=True, slots=True)
 class EpochShown:
-    """One time through the suite."""
+    """One pass through the suite."""
 
     number: int
     line: Mapping[str, object]
@@ -381,7 +381,7 @@ class EpochShown:
 
 
 def suite_body(run: Run, told: Glance, asked: Asked) -> View:
-    """What the page of such a run has besides."""
+    """Template values of a prompt optimization's page."""
     wanted = [row for row in reversed(told.rows) if is_shown(row, asked.show)]
     pages = max(1, -(-len(wanted) // PAGE))
     page = min(max(1, asked.page), pages)

@@ -1,4 +1,4 @@
-"""The addresses: pages for people, and the same facts as JSON for programs."""
+"""Routes: pages for people, and the same facts as JSON for programs."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -38,16 +38,16 @@ log = logging.getLogger("kept")
 Page = Annotated[int, Query(ge=1, le=100_000)]
 Step = int
 CHOICES = 50
-"""Runs that one may choose among on the page that compares; the list of runs has all."""
+"""Maximum number of runs offered on the comparison page; the list of runs has all."""
 FOLLOW = "the list of runs leads to every page there is"
 NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "there is no such thing"}}
 
 
 def make_app(runs: Runs) -> FastAPI:
-    """The app; whoever asks has been let in by the guard."""
+    """The app; its requests have already passed the guard."""
     app = FastAPI(title="kept view", version=__version__, docs_url=None, redoc_url=None)
     site = Site(runs)
-    # whether streams have to end; a server that knows it puts its own here
+    # True if streams have to end; the server replaces it by a function of its own
     app.state.ending = lambda: False
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     _add_list(app, site)
@@ -69,7 +69,7 @@ def _for_program(request: Request) -> bool:
 
 
 def _told(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """An error of ours as a page that says what to do, or as JSON for programs."""
+    """Handler of Kept's own errors: a page with the hint, or JSON for programs."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, KeptError)
@@ -86,7 +86,7 @@ def _told(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
 
 
 def _unread(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """An address with something in it that nothing can be made of."""
+    """Handler of invalid parameters in an address."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -102,7 +102,7 @@ def _unread(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
 
 
 def _nowhere(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """An address that leads to no page."""
+    """Handler of addresses without a page."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -117,7 +117,7 @@ def _nowhere(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
 
 
 def _broken(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """A mistake of ours: said on the page and in a line of the log, and the other pages go on."""
+    """Handler of bugs: one line in the log and an error page; other pages keep working."""
 
     async def answer(request: Request, error: Exception) -> Response:
         words = f"this page could not be made: {type(error).__name__}: {error}"
@@ -245,7 +245,7 @@ def _side(site: Site, name: str) -> cases_page.Side:
 
 
 def run_view(past: Run, told: Glance, kind: Kind, links: Links, asked: Asked) -> dict[str, object]:
-    """All that the page of a run shows."""
+    """Template values of a run's page."""
     view = run_page.overview(told, links) | run_page.top(told, kind)
     view |= {"title": told.id, "headline": kind.headline(past, told)}
     if kind.steps:
@@ -262,7 +262,7 @@ def check_step(told: Glance, step: int) -> None:
 
 
 def _add_events(app: FastAPI, site: Site) -> None:
-    # they never end, so they are none of the API that a program would go through
+    # streams never end, so they are left out of the schema that a program would walk through
     @app.get("/events", include_in_schema=False)
     async def events(request: Request) -> StreamingResponse:
         look = run_source.stream(

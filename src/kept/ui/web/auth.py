@@ -24,7 +24,7 @@ HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    # not `no-referrer`: a browser then says of our own forms that they come from nowhere
+    # not `no-referrer`: with it browsers send `Origin: null` for our own forms
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -39,18 +39,18 @@ _TAKEN = ("GET", "HEAD", "POST")
 
 
 class Guard:
-    """ASGI middleware; everything behind it may trust whoever asks."""
+    """ASGI middleware that checks access; every request behind it is trusted."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app = app
         self._token = token
         self._cookie = f"kept-{port}"
-        """By port: a browser has one jar for all ports of a host."""
+        """Cookie name; it holds the port, as browsers share cookies between all ports of a host."""
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
         self._origins = {f"http://{host}" for host in self._hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it here."""
+        """Pass a request on, or refuse it here."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -81,32 +81,32 @@ class Guard:
             return 403, "Requests from other pages are refused.\n"
         if scope["method"] not in _TAKEN:
             return 405, "Nothing here takes that.\n"
-        # an address that somebody typed or clicked in another program changes nothing
+        # an address typed or opened from another program must not change anything
         if scope["method"] == "POST" and headers.get("sec-fetch-site", "same-origin") == "none":
             return 403, "Only these pages themselves may ask for something to be done.\n"
         return None
 
     def _has_cookie(self, header: str) -> bool:
-        # by hand: other programs of this machine share the jar, and the library's reader gives up
-        # at the first cookie that it does not like
+        # parsed by hand: other programs on this machine share the cookies, and the library's parser
+        # stops at the first malformed one
         pairs = (pair.strip().partition("=") for pair in header.split(";"))
         given = [value for name, _, value in pairs if name == self._cookie]
         return any(secrets.compare_digest(one.encode(), self._token.encode()) for one in given)
 
     def _traded(self, scope: Scope) -> str | None:
-        """Where the link leads without its token; None where the token is not ours."""
+        """Path of the link without its token; None if the token is wrong."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in query if name == "token"]
         if len(given) != 1 or not secrets.compare_digest(given[0].encode(), self._token.encode()):
             return None
         rest = urlencode([pair for pair in query if pair[0] != "token"])
-        # one slash: two would lead to another host
+        # exactly one slash: two would lead to another host
         path = "/" + quote(scope["path"].lstrip("/\\"))
         return f"{path}?{rest}" if rest else path
 
 
 class _Answer:
-    """The way back, with the headers that every answer has."""
+    """Response with the headers that every answer needs."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -125,7 +125,7 @@ class _Answer:
 
 
 class Refused(KeptError):
-    """Something that was asked and is not done."""
+    """A refused request, with its status code."""
 
     def __init__(self, status: int, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)

@@ -26,38 +26,38 @@ from kept.ui.web.step_page import ASKED, ORDER, SPLITS, Said, as_json, bar_of, c
 from kept.ui.web.templates import figure, gained, money, share, signed, span, thousands
 
 COLUMNS = 12
-"""Candidates side by side."""
+"""Maximum number of candidates side by side."""
 ROWS = 200
-"""Cases on a page."""
+"""Maximum number of cases on a page."""
 FILTERS = ("all", "broke", "fixed", "flaky", "always failing")
 SHOW = ("kept", "all")
 MOST_EARLIER = 20
-"""Steps that are looked through for draws that a later one shares."""
+"""Maximum number of earlier steps searched for rollouts that a later one shares."""
 MOST_ROLLOUTS = 60
-"""Of one cell, with their traces."""
+"""Maximum number of rollouts of one cell that are shown with traces."""
 
 
 class Cell(NamedTuple):
     """One candidate on one case."""
 
     value: float
-    """The mean of its draws, in the metric's own units."""
+    """Mean of its rollouts, in the metric's own units."""
     n: int
     failed: int
     flip: int
-    """1 where it does better than what it was judged against, -1 where worse."""
+    """1 if better than the candidate it was compared with, -1 if worse, else 0."""
     flaky: bool
-    """Whether its own draws differ."""
+    """True if its own rollouts differ."""
     purpose: str
     level: int
-    """From 0 for the worst that is on the page to 4 for the best."""
+    """Grade from 0 for the worst value on the page to 4 for the best."""
     fails: bool = False
-    """Whether it is as bad as can be: by what the page shows, where the metric has no zero."""
+    """True if the value is the worst possible; without a zero, the worst on the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One candidate: the step that judged it, and what it did."""
+    """One candidate: the step that judged it, and its results."""
 
     row: StepRow
     line: Mapping[str, object]
@@ -66,7 +66,7 @@ class Column:
 
 
 def matrix(told: Glance, show: str, only: str, before: int | None, page: int) -> dict[str, object]:
-    """Columns of candidates up to a step, rows of cases that pass the filter."""
+    """Template values: columns of candidates up to a step, rows of cases that pass the filter."""
     eligible = [row for row in told.rows if _has_cases(row, show)]
     if before is not None:
         eligible = [row for row in eligible if row.step <= before]
@@ -103,6 +103,7 @@ def _column(row: StepRow, told: Glance) -> Column:
     mine = [e for e in closed.evaluations if e.candidate == row.candidate]
     cells: dict[str, Cell] = {}
     bar_cells: dict[str, Cell] = {}
+    # in the order of purposes; the first evaluation that has a case provides its cell
     for one in sorted(mine, key=_rank):
         bar = bar_of(told, closed, one.purpose)[0]
         for case, tally in one.cases.items():
@@ -118,6 +119,7 @@ def _rank(evaluation: Evaluation) -> int:
 
 
 def _cell(tally: Tally, other: Tally | None, purpose: str, told: Glance) -> Cell:
+    # tallies hold losses, so a smaller mean is better
     gain = 0.0 if other is None else other.mean - tally.mean
     flip = (gain > 1e-9) - (gain < -1e-9)
     value = told.value(tally.mean)
@@ -126,13 +128,14 @@ def _cell(tally: Tally, other: Tally | None, purpose: str, told: Glance) -> Cell
 
 
 def _graded(columns: Sequence[Column], minimize: bool) -> list[Column]:
-    """With a level for each cell, by the range that the page shows."""
+    """Columns with a grade for each cell, by the range of values on the page."""
     values = [
         c.value for column in columns for c in (*column.cells.values(), *column.theirs.values())
     ]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
 
     def level(cell: Cell) -> Cell:
+        # 4 is the better end, whichever direction the metric has
         part = (cell.value - low) / (high - low) if high > low else 1.0
         grade = round(4 * (1.0 - part if minimize and high > low else part))
         fails = grade == 0 if minimize or low < 0 else cell.value <= 0
@@ -181,7 +184,7 @@ class Shown:
     """One rollout of a cell."""
 
     drawn: int
-    """The step that asked for it."""
+    """Step that requested it."""
     job: Job
     side: str
     asked: str
@@ -191,12 +194,12 @@ class Shown:
 
     @property
     def anchor(self) -> str:
-        """Its place on the page."""
+        """Anchor of the rollout on the page."""
         return f"{self.side}-{self.job.purpose}-{self.job.repeat}-{self.drawn}"
 
 
 def cell_view(run: Run, told: Glance, step: int, case: str) -> dict[str, object]:
-    """Every rollout of a case in a step."""
+    """Template values: every rollout of a case in a step."""
     if not 0 <= step < len(told.rows) + len(told.open):
         raise SetupError(f"run {told.id} has no step {step}", hint="its page lists the steps")
     row = told.rows[step] if step < len(told.rows) else None
@@ -213,6 +216,7 @@ def cell_view(run: Run, told: Glance, step: int, case: str) -> dict[str, object]
             "trace": list(map(asdict, trace)),
         }
         side = "incumbent" if row and job.candidate_id == row.incumbent else "challenger"
+        # in a proof the incumbent itself is the candidate, and counts as the challenger
         if row and row.candidate and job.candidate_id == row.candidate:
             side = "challenger"
         if job.purpose == "measure":
@@ -237,15 +241,16 @@ def cell_view(run: Run, told: Glance, step: int, case: str) -> dict[str, object]
 
 
 def _drawn(told: Glance, step: int, case: str) -> list[tuple[int, Job, Outcome]]:
-    """The rollouts of a case by which a step was judged, each with the step that asked for it.
+    """Rollouts of a case that decided a step, each with the step that requested it.
 
-    Where it asked for none itself, its draws are shared with earlier ones of the same candidates.
+    If the step requested none itself, it shares those of earlier steps with the same candidates.
     """
     found = [(step, *one) for one in _rollouts(told, step, case)]
     if found or step >= len(told.rows):
         return found
     row, looked = told.rows[step], 0
     wanted = {(one.candidate, one.purpose) for one in row.told}
+    # rollouts of the incumbent for the same purposes count too
     wanted |= {(row.incumbent, purpose) for _, purpose in wanted}
     for earlier in reversed(told.rows[:step]):
         if not any((one.candidate, one.purpose) in wanted for one in earlier.told):
@@ -260,7 +265,7 @@ def _drawn(told: Glance, step: int, case: str) -> list[tuple[int, Job, Outcome]]
 
 
 def _rollouts(told: Glance, step: int, case: str) -> Iterator[tuple[Job, Outcome]]:
-    """Those of one case, found without reading the others as records."""
+    """Rollouts of one case; other lines are skipped without decoding them."""
     if step < len(told.rows):
         start, end = told.rows[step].range
     else:
@@ -274,22 +279,22 @@ def _rollouts(told: Glance, step: int, case: str) -> Iterator[tuple[Job, Outcome
 MOST_FLIPS = 200
 _INPUTS = "inputs."
 _NOISE = ("resumed", "stages")
-"""Facts that are the same of all runs, or of no interest."""
+"""Facts that are equal in all runs, or irrelevant for a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One run."""
+    """One run in a comparison."""
 
     told: Glance
     kind: Kind
     headline: str
     cases: Mapping[str, "CaseValue"]
-    """What its best came to, by case."""
+    """Results of its best candidate, by case."""
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Its figures."""
+        """Rows of labels and figures."""
         told, spend = self.told, self.told.spend
         first, last = told.values
         gain = told.gain
@@ -309,19 +314,20 @@ class Side:
 
 
 class CaseValue(NamedTuple):
-    """What a candidate came to on a case."""
+    """Result of a candidate on a case."""
 
     value: float
-    """Of the metric."""
+    """Value of the metric."""
     step: int
-    """That asked for it."""
+    """Step that requested it."""
 
 
 def case_values(told: Glance) -> dict[str, CaseValue]:
-    """What the best of a run came to on each case, by the draws that say most."""
+    """Results of a run's best candidate by case, from the evaluation with the most evidence."""
     wanted = told.best
     found: dict[str, tuple[int, CaseValue]] = {}
     rows = [row for row in told.rows if any(one.candidate == wanted for one in row.told)]
+    # only the last eight steps that measured it; at equal rank the later evaluation counts
     for row in rows[-8:]:
         for one in closed_step(told.folder, row).evaluations:
             if one.candidate != wanted or one.purpose not in ORDER:
@@ -335,14 +341,14 @@ def case_values(told: Glance) -> dict[str, CaseValue]:
 
 
 def compare_view(sides: Sequence[Side]) -> dict[str, object]:
-    """All that the page shows."""
+    """Template values of a comparison of runs."""
     names = list(dict.fromkeys(name for side in sides for name, _ in side.facts))
     tables = [dict(side.facts) for side in sides]
     begun = [side.told.begun for side in sides]
     flats = [_flat(_told(one)) for one in begun]
     keys = dict.fromkeys(name for flat in flats for name in flat)
     values = [(name, [flat.get(name, "–") for flat in flats]) for name in keys]
-    # facts and inputs that are not the same, each with its value in every run
+    # settings and inputs that differ, each with its value in every run
     differ = [row for row in values if len(set(row[1])) > 1]
     return {
         "sides": sides,
@@ -356,7 +362,7 @@ def compare_view(sides: Sequence[Side]) -> dict[str, object]:
 
 
 def _told(begun: RunStarted) -> Mapping[str, object]:
-    """All that a run says of itself when it starts."""
+    """All settings and facts that a run recorded at its start."""
     settings = codec.document_of(begun.settings)
     return {**settings, **begun.request, **begun.facts, "inputs": dict(begun.inputs)}
 
@@ -373,12 +379,13 @@ def _flat(value: object, path: str = "") -> dict[str, str]:
         if not any(parts):
             return {}
         return {path: ", ".join(parts) if len(parts) <= 20 else f"{len(parts)} entries"}
-    # what nobody said is no difference
+    # an unset value is no difference
     return {} if value is None or value == "" else {path: str(value)}
 
 
 def _against(first: Side, other: Side) -> dict[str, object]:
-    """What changed from the first run to another, case by case."""
+    """Changes from the first run to another, case by case."""
+    # values compare only if metric and direction are the same in both runs
     alike = (first.told.metric, first.told.direction) == (other.told.metric, other.told.direction)
     both = [case for case in other.cases if case in first.cases] if alike else []
     sign = -1.0 if first.told.direction == "minimize" else 1.0
@@ -398,6 +405,7 @@ def _against(first: Side, other: Side) -> dict[str, object]:
     }
 
 
+# wins only if the whole interval of the mean gain lies on one side of 0
 def _words(gains: Sequence[float]) -> str:
     mean = fmean(gains)
     low, high = bounds(gains, LEVEL) if any(gains) else (0.0, 0.0)

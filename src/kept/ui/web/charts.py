@@ -1,8 +1,7 @@
 """SVG charts: trajectory, spend, sparkline, difference bars, loss with its parts.
 
-Elements are text in which everything is escaped. They have no style attributes, because of the
-content security policy. Loss parts are shown because a lower loss from less budget used is no
-better deliverable.
+Elements are text in which everything is escaped. The content security policy forbids style
+attributes. Loss parts are shown, because a lower loss may come from less budget used alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,14 +19,14 @@ from kept.ui.web.templates import figure, money, signed, thousands
 
 
 def tag(name: str, *inside: Markup | str, **attributes: object) -> Markup:
-    """An element; `class_` is the attribute `class`, and `_` in names is `-`."""
+    """HTML or SVG element; `class_` is the attribute `class`, and `_` in names becomes `-`."""
     head = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
     body = "".join(escape(part) for part in inside)
-    # names of elements and attributes are ours, and the rest is escaped above
+    # element and attribute names are constants, all other text is escaped above
     return Markup(f"<{name}{head}>{body}</{name}>")
 
 
@@ -36,7 +35,7 @@ def _short(value: object) -> object:
 
 
 def drawing(width: int, height: int, title: str, inside: Iterable[Markup], class_: str) -> Markup:
-    """A picture with a name, for those who hear pages; one with links in it is no mere picture."""
+    """SVG image with a title for screen readers; with links inside, its role is `group`."""
     parts = list(inside)
     return tag(
         "svg",
@@ -51,7 +50,7 @@ def drawing(width: int, height: int, title: str, inside: Iterable[Markup], class
 
 
 class Axis(NamedTuple):
-    """From values to places."""
+    """Linear mapping from values to pixels."""
 
     low: float
     high: float
@@ -59,24 +58,25 @@ class Axis(NamedTuple):
     end: float
 
     def at(self, value: float) -> float:
-        """The place of a value, held inside."""
+        """Pixel of a value, clamped to the range of the axis."""
         part = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
         return self.start + min(1.0, max(0.0, part)) * (self.end - self.start)
 
     def ticks(self, most: int = 5) -> list[float]:
-        """Round values within."""
+        """Round values within the axis, for labels."""
         reach = self.high - self.low
         if reach <= 0 or not isfinite(reach):
             return [self.low]
         raw = reach / most
         size = 10 ** floor(log10(raw))
+        # the smallest of 1, 2, 5 and 10 times a power of ten with at most `most` intervals
         step = next((m * size for m in (1, 2, 5, 10) if m * size >= raw), 10 * size)
         first = ceil(self.low / step)
         return [n * step for n in range(first, floor(self.high / step + 1e-9) + 1)]
 
 
 def spread(values: Sequence[float], start: float, end: float, room: float = 0.06) -> Axis:
-    """An axis that holds all values, with some room on each side."""
+    """Axis that holds all values, with a margin on each side."""
     known = [value for value in values if isfinite(value)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     pad = (high - low) * room or max(abs(high) * 0.1, 0.05)
@@ -84,25 +84,25 @@ def spread(values: Sequence[float], start: float, end: float, room: float = 0.06
 
 
 def polyline(points: Iterable[tuple[float, float]], class_: str) -> Markup:
-    """A line through points."""
+    """Line through points."""
     return tag("path", d="M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), class_=class_)
 
 
 def dots(points: Iterable[tuple[float, float]], class_: str) -> Markup:
-    """Many points in one element, those on the same spot once."""
+    """Many points as one element; points on the same pixel appear once."""
     spots = dict.fromkeys((round(x), round(y)) for x, y in points)
     return tag("path", d="".join(f"M{x} {y}h0" for x, y in spots), class_=class_)
 
 
 def link(href: str, words: str, *inside: Markup) -> Markup:
-    """What leads somewhere, with words for who points at it."""
+    """Link with a tooltip."""
     return tag("a", tag("title", words), *inside, href=href, aria_label=words)
 
 
 WIDTH, HEIGHT = 960, 280
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 22, 26
 MANY = 400
-"""Candidates that are drawn as links of their own; beyond, only those that were kept are."""
+"""Number of candidates up to which each is a link; beyond, only kept ones are."""
 
 USD = SPENT.index("usd")
 
@@ -117,20 +117,20 @@ class Point(NamedTuple):
     low: float | None
     high: float | None
     screened: bool
-    """Whether only train cases have seen it."""
+    """True if it was measured on train cases only."""
 
 
 class Path(NamedTuple):
-    """How a run went, as numbers."""
+    """Data of a trajectory chart."""
 
     points: tuple[Point, ...]
     stairs: tuple[tuple[int, float], ...]
-    """From which step on the incumbent has which value."""
+    """Steps from which on the incumbent has a new value, with that value."""
     seed: float | None
 
 
 def path_of(told: Glance) -> Path:
-    """The measured candidates of a run and the staircase of its incumbents."""
+    """Data of a run's trajectory: its measured candidates and the values of its incumbents."""
     known = {t.purpose: t.loss for t in told.told(told.seed) if t.failed < t.asked}
     order = ("decide", "promote", "measure", "screen", "test")
     seed = told.value(next((known[p] for p in order if known.get(p) is not None), None))
@@ -141,6 +141,7 @@ def path_of(told: Glance) -> Path:
     for row in told.rows:
         decided = row.measured
         loss = decided if decided is not None else _screened(row)
+        # losses are stored negated for metrics to maximize
         if loss is None or row.outcome == "crash" or row.code == "claim":
             continue
         value = loss if minimize else 0.0 - loss
@@ -153,7 +154,7 @@ def path_of(told: Glance) -> Path:
 
 
 def measured_loss(row: StepRow) -> float | None:
-    """On the cases that decide, else on train cases: there, what is dropped is seen alone."""
+    """Loss on the deciding cases, else on train cases, where most rejected candidates end."""
     decided = row.measured
     return decided if decided is not None else _screened(row)
 
@@ -165,14 +166,14 @@ def _screened(row: StepRow) -> float | None:
 
 def _interval(row: StepRow, now: float | None, minimize: bool) -> tuple[float | None, float | None]:
     low, high = row.numbers.get("low"), row.numbers.get("high")
-    # a promotion is told over the best before it, not over what leads
+    # the interval of a promotion is relative to the earlier best, not to the incumbent
     if now is None or low is None or high is None or not row.judged:
         return None, None
     return (now - high, now - low) if minimize else (now + low, now + high)
 
 
 def trajectory(told: Glance, href: Href) -> Markup | None:
-    """Candidates by step, what was kept as a staircase; None where nothing was measured."""
+    """Chart of candidates by step, with the incumbent as stairs; None if nothing was measured."""
     path = path_of(told)
     if not path.points and not path.stairs:
         return None
@@ -195,7 +196,7 @@ def trajectory(told: Glance, href: Href) -> Markup | None:
 
 
 def _bands(rows: Sequence[StepRow], across: Axis) -> Iterator[Markup]:
-    """The phases, behind everything; none where all of it is one."""
+    """Background bands of the phases; none if there is only one phase."""
     phases = [(name, [row.step for row in group]) for name, group in groupby(rows, _phase)]
     if len(phases) < 2:
         return
@@ -274,7 +275,7 @@ def _word(point: Point) -> str:
 
 
 def _mark(point: Point, x: float, y: float, best: bool) -> Markup:
-    """A shape each, so that nothing hangs on colour: disc, diamond, ring."""
+    """Mark with its own shape, not only color: diamond, disc or ring."""
     if point.row.best or best:
         d = f"M{x:.1f} {y - 7:.1f}l7 7l-7 7l-7 -7z"
         return tag("path", d=d, class_="mark promoted")
@@ -285,7 +286,7 @@ def _mark(point: Point, x: float, y: float, best: bool) -> Markup:
 
 
 def spend_chart(told: Glance) -> Markup | None:
-    """What was used, over the time at work; None where nothing was."""
+    """Chart of spend over elapsed time; None if nothing was spent."""
     rows = told.rows
     if len(rows) < 2:
         return None
@@ -301,6 +302,7 @@ def spend_chart(told: Glance) -> Markup | None:
     width, height = 460, 120
     across = Axis(0.0, max(points[-1][0], 1e-9), LEFT, width - RIGHT)
     up = Axis(0.0, total, height - BOTTOM, 14)
+    # at most about 300 points: more would not be visible
     every = max(1, len(points) // 300)
     drawn = [(LEFT, up.at(0)), *((across.at(t), up.at(v)) for t, v in points[::every])]
     drawn.append((across.at(points[-1][0]), up.at(total)))
@@ -316,7 +318,7 @@ def spend_chart(told: Glance) -> Markup | None:
 
 
 def sparkline(values: Sequence[float], words: str) -> Markup:
-    """The staircase of a run in the space of a word."""
+    """Stairs of a run in the size of a word."""
     width, height = 96, 22
     up, across = spread(values, height - 3, 3), Axis(0, max(1, len(values) - 1), 2, width - 2)
     points: list[tuple[float, float]] = []
@@ -329,7 +331,7 @@ def sparkline(values: Sequence[float], words: str) -> Markup:
 
 
 def meter(part: float, words: str) -> Markup:
-    """How much of a limit is used."""
+    """Bar that shows the used share of a limit."""
     filled = 96 * min(1.0, max(0.0, part))
     inside = [
         tag("rect", x=0, y=0, width=96, height=8, rx=2, class_="track"),
@@ -339,13 +341,15 @@ def meter(part: float, words: str) -> Markup:
 
 
 def differences(by_case: Mapping[str, float], href: Callable[[str], str]) -> Markup | None:
-    """Each case's difference as a bar from nought, the best first; None where there is none."""
+    """Bar of each case's difference, best first; None if there are no cases."""
     if not by_case:
         return None
     rows = sorted(by_case.items(), key=lambda pair: -pair[1])
+    # of many cases, only the best 30 and the worst 30 are shown
     shown = rows if len(rows) <= 60 else [*rows[:30], *rows[-30:]]
     width, each = 460, 14
     far = max((abs(value) for _, value in shown), default=0.0) or 1.0
+    # 6.4 pixels per character of the longest label
     left = 12 + 6.4 * max(len(case[:20]) for case, _ in shown)
     losing = any(value < 0 for _, value in shown)
     across = Axis(-far if losing else 0.0, far, left, width - 60)
@@ -371,7 +375,7 @@ def differences(by_case: Mapping[str, float], href: Callable[[str], str]) -> Mar
 
 
 def race_chart(gains: Sequence[float], needed: str) -> Markup | None:
-    """The mean gain after each block of draws; None where there was one look or none."""
+    """Chart of the mean gain after each block of rollouts; None with fewer than two blocks."""
     if len(gains) < 2:
         return None
     width, height = 460, 130
@@ -395,7 +399,7 @@ def race_chart(gains: Sequence[float], needed: str) -> Markup | None:
 def score_chart(
     values: Sequence[tuple[int, float]], words: str, unit: str = "step"
 ) -> Markup | None:
-    """A score by step or epoch; None where there are not two of them."""
+    """Chart of a score by step or epoch; None with fewer than two values."""
     if len(values) < 2:
         return None
     width, height = 460, 120
@@ -423,13 +427,13 @@ PARTS = {
     "budget_burn": ("budget", 0.05),
     "terminal": ("ending", 0.10),
 }
-"""What each part is of, and the most it can be."""
+"""Label of each loss part, and its highest possible value."""
 
 BAR_WIDTH, BAR_HEIGHT = 240, 12
 
 
 class PartShown(NamedTuple):
-    """One part."""
+    """One part of a loss."""
 
     name: str
     word: str
@@ -438,7 +442,7 @@ class PartShown(NamedTuple):
 
 
 class LossShown(NamedTuple):
-    """A loss for people."""
+    """A loss in display form."""
 
     total: float
     parts: tuple[PartShown, ...]
@@ -446,7 +450,7 @@ class LossShown(NamedTuple):
 
 
 def loss_shown(parts: Mapping[str, float], widest: float = 1.0) -> LossShown | None:
-    """A loss with its parts as a bar; None where nobody knows them."""
+    """Bar of a loss with its parts; None if they are unknown."""
     total = parts.get("total")
     if total is None:
         return None

@@ -42,7 +42,7 @@ from kept.ui.web.step_page import FileChange, side_by_side
 log = logging.getLogger("kept")
 
 MAX_EPOCHS = 200
-"""Epochs that are shown, the newest."""
+"""Maximum number of epochs shown, the newest."""
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -61,7 +61,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an epoch did to one artifact."""
+    """Change of one artifact in an epoch."""
 
     name: str
     old: int
@@ -82,7 +82,7 @@ class EpochRun:
 
 @dataclass(frozen=True, slots=True)
 class EpochShown:
-    """One time through a suite."""
+    """One pass through a suite."""
 
     id: str
     number: int
@@ -97,30 +97,30 @@ class EpochShown:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """One file of prompt artifacts."""
+    """One database of prompt artifacts."""
 
     path: Path
     name: str
-    """Where it lies, for people."""
+    """Path in display form."""
     versions: tuple[Version, ...]
-    """Of every artifact, the newest first."""
+    """Versions of every artifact, newest first."""
     epochs: tuple[EpochShown, ...]
-    """The newest first."""
+    """Epochs, newest first."""
 
     @property
     def active(self) -> list[Version]:
-        """The versions that runs have, by name."""
+        """Active versions, which runs use, by name."""
         return sorted((one for one in self.versions if one.active), key=lambda one: one.name)
 
     @property
     def losses(self) -> list[tuple[int, float]]:
-        """The mean loss of each epoch, in order."""
+        """Mean loss of each epoch, in order."""
         known = enumerate((one.loss for one in reversed(self.epochs)), 1)
         return [(n, loss) for n, loss in known if loss is not None]
 
 
 def registries(home: Home) -> list[Registry]:
-    """Every registry of a home and of its experiments."""
+    """Registries of a home and of its experiments."""
     root = home.path / "experiments"
     places = [home.path, *(sorted(root.glob("exp_*")) if root.is_dir() else [])]
     paths = [path for place in places for path in sorted(place.glob("*.db")) if path != home.index]
@@ -133,8 +133,8 @@ def registries(home: Home) -> list[Registry]:
 
 
 def read_registry(path: Path, name: str) -> Registry | None:
-    """A file with prompt artifacts; None for any other."""
-    # one that only reads cannot remove the files that SQLite makes beside such a database
+    """Registry in a file; None if the file is not one or is damaged."""
+    # a read-only connection cannot remove the side files of SQLite, so avoid creating them
     busy = any(path.with_name(f"{path.name}-{end}").exists() for end in ("wal", "journal"))
     address = f"{path.resolve().as_uri()}?mode=ro{'' if busy else '&immutable=1'}"
     try:
@@ -184,6 +184,7 @@ def _epochs(database: sqlite3.Connection, versions: tuple[Version, ...]) -> Iter
         for row in (_rows(database, "SELECT * FROM task_suites") if "task_suites" in there else ())
     }
     contents = {(one.name, one.number): one.content for one in versions}
+    # version 0 stands for the built-in prompt
     own = own_artifacts()
     contents = {**{(name, 0): text for name, text in own.items()}, **contents}
     for row in _rows(database, "SELECT * FROM epochs ORDER BY rowid DESC LIMIT ?", MAX_EPOCHS):
@@ -213,12 +214,13 @@ def _epochs(database: sqlite3.Connection, versions: tuple[Version, ...]) -> Iter
 
 
 def _changes(row: Mapping[str, Any], contents: Mapping[tuple[str, int], str]) -> Iterator[Change]:
-    """What an epoch tried, by what it told; else what is another version after it than before."""
+    """Changes that an epoch recorded; without a record, versions that differ before and after."""
     child = _object(row.get("child_artifacts_json"))
     before = _numbers(_object(row.get("parent_artifacts_json")))
     after = _numbers(child)
     told = list(rows_in(child.get("events")))
     for one in told:
+        # several spellings of each key are accepted
         name = _text(_first(one, "artifact", "artifact_name", "name"))
         old = _whole(_first(one, "from", "from_version", "parent_version"))
         new = _whole(_first(one, "to", "to_version", "new_version", "version"))
@@ -272,7 +274,7 @@ def _whole(value: object) -> int | None:
 
 
 MAX_RUNS = 100
-"""Runs of a task that are shown."""
+"""Maximum number of runs of a task that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +283,7 @@ class RunShown:
 
     id: str
     part: str
-    """Which part of the task it is of: `seed`, `refinements` …"""
+    """Folder of the run within the task: `seed`, `refinements` …"""
     status: str
     loss: LossShown | None
     best: bool
@@ -297,7 +299,7 @@ class TaskShown:
     best_run: str
     best_loss: float | None
     chosen: str
-    """Why its best is that."""
+    """Reason for the choice of the best run."""
     files: tuple[str, ...]
 
 
@@ -312,7 +314,7 @@ class ExperimentShown:
 
     @property
     def runs(self) -> int:
-        """How many there are."""
+        """Number of runs in all tasks."""
         return sum(len(task.runs) + task.left_out for task in self.tasks)
 
 
@@ -320,13 +322,13 @@ REASONS = {"auto_loss": "the least loss", "user_override": "somebody's choice"}
 
 
 def experiments_view(home: Home) -> list[ExperimentShown]:
-    """Every experiment, the newest first."""
+    """Every experiment, newest first."""
     return [_shown(one) for one in reversed(all_experiments(home.path / "experiments"))]
 
 
 def _shown(experiment: Experiment) -> ExperimentShown:
     root = experiment.folder / "tasks"
-    # what is there, in the order that the experiment tells; no name of a file is made a path
+    # list existing folders, sorted by the experiment's order; names from files never become paths
     order = {name: n for n, name in enumerate(experiment.task_order)}
     folders = [one for one in root.iterdir() if one.is_dir()] if root.is_dir() else []
     folders.sort(key=lambda one: (order.get(one.name, len(order)), one.name))
@@ -373,7 +375,7 @@ def _run(folder: Path, task: Path, best: str) -> RunShown:
 
 
 def tree_json(shown: list[ExperimentShown]) -> list[Mapping[str, object]]:
-    """The same for programs."""
+    """Experiments as a JSON document."""
     return [
         {
             "experiment_id": one.experiment.experiment_id,
@@ -405,7 +407,7 @@ def tree_json(shown: list[ExperimentShown]) -> list[Mapping[str, object]]:
 
 
 def add_experiments(app: FastAPI, site: Site) -> None:
-    """All their addresses."""
+    """Register the routes of experiments and prompt artifacts."""
 
     @app.get("/experiments", response_class=HTMLResponse)
     def experiments() -> HTMLResponse:
@@ -418,7 +420,7 @@ def add_experiments(app: FastAPI, site: Site) -> None:
             title="experiments",
             shown=shown,
             own=own,
-            # of every attempt of a task's refinements, the refinement and its step
+            # for every attempt in a task's refinements: its refinement and step
             attempts=attempt_steps(found, site.seeds.all_refinements()),
             registries=registries(home),
         )

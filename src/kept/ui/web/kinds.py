@@ -1,7 +1,7 @@
-"""What each kind of run adds to the pages: a row here, and a template where it needs one.
+"""Display of each kind of run: one entry each, and a template if needed.
 
-A recipe that comes later is one entry: its word, how its result reads in the list, and the body of
-its page. Until it has one it is shown as any run with steps.
+A new recipe adds one entry: its word, its result in the list, and the body of its page. A recipe
+without an entry is shown as a run with steps.
 """
 
 from kept.core.plan import (
@@ -47,7 +47,7 @@ def _sweep_body(run: Run, told: Glance, asked: Asked) -> View:
 
 
 def sweep_words(sweep: Sweep) -> str:
-    """`17 of 20 cases pass`, or the mean where there is no such thing as to pass."""
+    """`17 of 20 cases pass`, or the mean if nothing can pass or fail."""
     if sweep.graded:
         done = sweep.count("passed") + sweep.count("failed")
         words = f"{sweep.count('passed')} of {count(done, 'case')} pass"
@@ -119,5 +119,5 @@ KINDS = {
 
 
 def kind_of(recipe: str) -> Kind:
-    """How a recipe's runs are shown."""
+    """Display of a recipe's runs."""
     return KINDS.get(recipe) or Kind(recipe or "unknown")

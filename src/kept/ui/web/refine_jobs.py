@@ -49,11 +49,11 @@ from kept.ui.web.refine_sessions import Refining, Seed, Seeds
 NAME = "view.json"
 TIERS = ("low", "mid", "high")
 _SPELLED = r"^([A-Za-z0-9][A-Za-z0-9_./:@+~-]*[A-Za-z0-9_])?$"
-"""Nothing that a command line, YAML or a pair could take for something else."""
+"""Pattern of model names that are safe in a command line, in YAML and in a pair."""
 
 
 def _known(name: str) -> str:
-    """A model that somebody offers, or none."""
+    """Validate a model name; an empty one is allowed."""
     cli, colon, rest = name.partition(":")
     if name:
         parse(rest if colon and cli in CLIS else name)
@@ -69,7 +69,7 @@ Iterations = Annotated[int, Field(strict=True, ge=FEWEST, le=MOST)]
 
 
 class Pair(BaseModel):
-    """Who leads and who works in the iterations of a tier; empty is the seed run's."""
+    """Manager and worker models of a tier; an empty name means the seed run's model."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -78,12 +78,12 @@ class Pair(BaseModel):
 
     @property
     def names(self) -> ModelPair:
-        """As a refinement has it."""
+        """The pair in the form that a refinement uses."""
         return ModelPair(self.manager or "", self.worker or "")
 
 
 class Preferences(BaseModel):
-    """What forms are filled with."""
+    """Default values of the forms."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -94,19 +94,19 @@ class Preferences(BaseModel):
 
     @property
     def tiers(self) -> dict[str, ModelPair]:
-        """The pairs by tier."""
+        """Pairs by tier."""
         return {tier: getattr(self, f"refinement_tier_{tier}").names for tier in TIERS}
 
 
 class Store:
-    """Where preferences are kept."""
+    """Store of the preferences in the home."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._lock = threading.Lock()
 
     def read(self) -> Preferences:
-        """What was chosen; what nobody would have chosen counts as nothing."""
+        """Read the preferences; an invalid file counts as empty."""
         told = read_object(self._home.path / NAME)
         try:
             return Preferences.model_validate(told or {})
@@ -114,7 +114,7 @@ class Store:
             return Preferences()
 
     def write(self, chosen: Preferences) -> None:
-        """Keep it, whole or not at all."""
+        """Write the preferences atomically."""
         if self._home.index is None:
             raise Refused(409, "this run lies by itself, and nothing is written beside it")
         text = json.dumps(chosen.model_dump(), indent=2)
@@ -124,7 +124,7 @@ class Store:
 
 
 def problems_in(error: ValidationError) -> list[str]:
-    """What is wrong, a line each, by the names that a form has."""
+    """Validation problems, one line each, with the field names of the form."""
     problems: list[str] = []
     for one in error.errors():
         words = one["msg"].removeprefix("Value error, ")
@@ -141,7 +141,7 @@ def _place(loc: tuple[Any, ...]) -> str:
 
 
 WAIT = 60.0
-"""Seconds within which a refinement has its session, or has said why it has none."""
+"""Seconds to wait until a started refinement has a session or has failed."""
 LOOK = 0.1
 OWN = (
     *("HOME", "XDG_CACHE_HOME", "KEPT_CACHE", "KEPT_MODEL", "KEPT_ARTIFACTS", "KEPT_READABLE"),
@@ -149,23 +149,23 @@ OWN = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("AZURE_OPENAI_API_VERSION", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET"),
 )
-"""What Kept itself reads, besides the keys and addresses of providers."""
+"""Variables that Kept itself reads, besides the keys and addresses of providers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What somebody wants of a refinement."""
+    """Settings of a requested refinement."""
 
     iterations: int
     pair: ModelPair = ModelPair()  # noqa: RUF009 # a tuple of two texts
     tiers: dict[str, ModelPair] | None = None
     start: str = "best"
-    """The starting point of iterations, as `kept refine --from` spells it."""
+    """Starting point of the iterations, as in `kept refine --from`."""
 
 
 @dataclass(slots=True)
 class Started:
-    """A child that was started here."""
+    """A child process that was started here."""
 
     process: "subprocess.Popen[bytes]"
     out: IO[bytes]
@@ -175,7 +175,7 @@ class Started:
 
     @property
     def going(self) -> bool:
-        """Whether it still runs; what has ended is told to the system."""
+        """True if the process is running; also reaps it after its end."""
         return self.process.poll() is None
 
 
@@ -187,16 +187,19 @@ class Refiner:
         self._started: dict[Path, Started] = {}
 
     def running(self, seed: Seed) -> Refining | Started | None:
-        """The refinement of a run that goes on, whoever started it."""
+        """Refinement of a run that is in progress, from this or any other process."""
         for one in self._seeds.refinements(seed):
             if one.pid is not None:
                 return one
         mine = self._started.get(seed.folder)
-        # once it has a session, its lock tells
+        # once it has a session, its lock shows if it is running
         return mine if mine is not None and mine.session is None and mine.going else None
 
     def start(self, seed: Seed, wanted: Wanted) -> str | None:
-        """Begin; its session. Raises `Refused` where it cannot begin, or another one goes on."""
+        """Start a refinement; return its session.
+
+        Raises `Refused` if it cannot start or one is running.
+        """
         home = self._seeds.runs.home
         obstacle = self._seeds.obstacle(seed)
         if obstacle:
@@ -212,7 +215,7 @@ class Refiner:
             return self._told(seed, started)
 
     def cancel(self, seed: Seed) -> bool:
-        """Interrupt the refinement of a run, which can be gone on with; whether there was one."""
+        """Interrupt the refinement of a run, which stays resumable; True if there was one."""
         one = self.running(seed)
         pid = one.process.pid if isinstance(one, Started) else one.pid if one else None
         if not pid:
@@ -226,12 +229,12 @@ class Refiner:
         return True
 
     def trouble(self, seed: Seed) -> str:
-        """What the last refinement that was started here complained of; empty for nothing."""
+        """Error output of the last refinement started here; empty if there is none."""
         mine = self._started.get(seed.folder)
         return mine.said if mine is not None and not mine.going else ""
 
     def _told(self, seed: Seed, started: Started) -> str | None:
-        """Wait for its session: by the lock that it holds, or by what it said at its end."""
+        """Wait for the session: from the lock that the process holds, or from its final output."""
         until = time.monotonic() + WAIT
         while time.monotonic() < until:
             for one in self._seeds.refinements(seed):
@@ -246,7 +249,7 @@ class Refiner:
 
 @contextmanager
 def _alone(place: Path, folder: Path) -> Generator[None]:
-    """Have nobody else start a refinement of the same run, also no other `kept view`."""
+    """Hold a file lock so that no other process starts a refinement of the same run."""
     make_folder(place)
     name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
     with open(place / f".{name}.lock", "ab", opener=open_private) as file:
@@ -255,7 +258,7 @@ def _alone(place: Path, folder: Path) -> Generator[None]:
 
 
 def _ended(seed: Seed, started: Started) -> str | None:
-    """The session of one that has ended already; raises `Refused` where it never began."""
+    """Session of a process that has ended; raises `Refused` if the refinement never began."""
     texts: list[str] = []
     for file in (started.out, started.err):
         file.seek(0)
@@ -283,15 +286,15 @@ def _spawn(seed: Seed, wanted: Wanted, home: Path) -> Started:
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=err,
-        # an interrupt of these pages is none of its own
+        # an interrupt of the web server must not reach the child
         start_new_session=True,
     )
     return Started(process, out, err)
 
 
 def command(seed: Seed, wanted: Wanted) -> list[str]:
-    """What is typed; each value is part of its option, so that none is taken for another one."""
-    # -P: a project may hold files that are called as modules are
+    """Command line; every value is joined to its option, so that none is read as an option."""
+    # -P: a project may hold files named like modules
     words = [sys.executable, "-P", "-m", "kept", "refine", str(seed.folder), "--json", "-q"]
     words.append(f"--iterations={wanted.iterations}")
     words.append(f"--from={wanted.start}")
@@ -308,14 +311,14 @@ def command(seed: Seed, wanted: Wanted) -> list[str]:
 
 
 def environment(seed: Seed, home: Path) -> dict[str, str]:
-    """What it is started with: the same project and prompts, from whichever folder."""
+    """Environment of the process: the same home and prompts, independent of its folder."""
     registry = artifacts_db()
     named = {"KEPT_ARTIFACTS": str(registry.absolute())} if registry else {}
     return child_environment({"KEPT_HOME": str(home), **named}, variables(seed))
 
 
 def variables(seed: Seed) -> tuple[str, ...]:
-    """What of the environment it may see: what Kept reads, and what its config names."""
+    """Variables that the process may see: Kept's own, the providers', and those in its config."""
     named = {name for one in PROVIDERS.values() for name in (one.key_variable, one.url_variable)}
     texts = [*seed.asking.settings]
     if seed.asking.config:

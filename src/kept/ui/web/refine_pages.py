@@ -46,32 +46,33 @@ FALLBACK = "the seed run's"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the form says; as it was sent, where something was wrong with it."""
+    """Values of the form; after an error, as they were sent."""
 
     iterations: str
     manager: str = ""
     worker: str = ""
     tiered: bool = False
     tiers: tuple[tuple[str, str, str], ...] = ()
-    """Name, manager and worker."""
+    """Name, manager and worker of each tier."""
     start: str = "best"
     problems: tuple[str, ...] = ()
 
 
 def usual(site: Site) -> Form:
-    """The form as preferences fill it."""
+    """Form filled from the preferences."""
     chosen = site.preferences.read()
     tiers = tuple((tier, pair.manager, pair.worker) for tier, pair in chosen.tiers.items())
     return Form(str(chosen.refinement_default_iterations), tiers=tiers)
 
 
 def refine_view(site: Site, seed: Seed, form: Form | None = None) -> dict[str, object]:
-    """All of it."""
+    """Template values of a run's refinement page."""
     of = site.seeds.all_refinements()
     found = documents(seed, site.runs.home)
     running = site.refiner.running(seed)
     run = site.seeds.finished(seed)
     told = [shown(one, of) for one in found]
+    # one scale for all loss bars on the page
     losses = [one.loss or 0.0 for session in told for one in session.tried]
     widest = max((0.01, run.loss.total if run else 0.0, *losses))
     return {
@@ -108,10 +109,10 @@ def _now(site: Site, running: Refining) -> Now | None:
 
 
 def refine_mark(site: Site, seed: Seed) -> object:
-    """What changes when a session, BEST or the refinement that goes on does."""
+    """Change mark: differs once a session, BEST or the running refinement changes."""
     place = seed.folder / "refinement_sessions"
     files = [*place.glob("*.json"), seed.folder / "BEST"] if place.is_dir() else []
-    # of tasks, any: to read which of them started here costs more than a page that is made anew
+    # any task counts: finding those that started here costs more than rendering a page again
     files += [sessions_of(task) / SESSION for task in tasks_of(site.runs.home)]
     marks = [_stamp(path) for path in files]
     running = site.refiner.running(seed)
@@ -141,7 +142,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 
 class RefineBody(BaseModel):
-    """What a refinement is asked for, as the source spells it."""
+    """Request for a refinement, in the source's field names."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -154,7 +155,7 @@ class RefineBody(BaseModel):
 
     @property
     def tiers(self) -> dict[str, ModelPair] | None:
-        """The pairs of the tiers; None where none is given."""
+        """Pairs of the tiers; None if no tier is given."""
         given = {tier: getattr(self, f"tier_{tier}") for tier in TIERS}
         if all(pair is None for pair in given.values()):
             return None
@@ -162,17 +163,17 @@ class RefineBody(BaseModel):
 
     @property
     def mixed(self) -> bool:
-        """Whether it names plain models that tiers overrule."""
+        """True if plain models are given that the tiers override."""
         return self.tiers is not None and bool(self.model or self.worker_model)
 
     def wanted(self, usual: int) -> Wanted:
-        """For whoever starts it."""
+        """Request in the form that the refiner takes."""
         pair = ModelPair(self.model or "", self.worker_model or "")
         return Wanted(self.iterations or usual, pair, self.tiers)
 
 
 class Accepted(BaseModel):
-    """A refinement that has begun."""
+    """A refinement that was started."""
 
     session_id: str | None
     run_id: str
@@ -181,14 +182,14 @@ class Accepted(BaseModel):
 
 
 class Sessions(BaseModel):
-    """What there is of a run."""
+    """Sessions and best deliverable of a run."""
 
     sessions: list[dict[str, Any]]
     best: dict[str, Any] | None
 
 
 def add_refine(app: FastAPI, site: Site) -> None:
-    """All addresses of refinement."""
+    """Register all routes of refinement."""
     _add_api(app, site)
     _add_pages(app, site)
     _add_settings(app, site)
@@ -346,7 +347,7 @@ def _add_settings(app: FastAPI, site: Site) -> None:
 
 
 def _as_sent(told: dict[str, Any]) -> dict[str, Any]:
-    """What a form said, whatever is wrong with it, for the form to say again."""
+    """Preferences as the form sent them, without validation, to fill the form again."""
     found: dict[str, Any] = {}
     for name, one in told.items():
         pair = cast("dict[str, str]", one) if isinstance(one, dict) else None

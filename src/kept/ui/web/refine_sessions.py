@@ -44,12 +44,12 @@ from kept.ui.web.auth import Refused
 from kept.ui.web.run_source import Runs
 
 ENDED = ("complete", "partial")
-"""Runs that left something to start from."""
+"""Statuses of runs that left a deliverable to start from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """With what a run was made: what a refinement of it is given besides."""
+    """Settings of a run that its refinement takes over."""
 
     folder: str = ""
     config: str | None = None
@@ -61,32 +61,32 @@ class Seed:
     """A run that may be refined."""
 
     id: str
-    """As addresses have it."""
+    """Id as in addresses."""
     folder: Path
-    """Where its files lie."""
+    """Folder of its files."""
     ours: bool
-    """Whether it is a run of this home."""
+    """True if it is a run of this home."""
     asking: Asking
 
 
 @dataclass(frozen=True, slots=True)
 class Refining:
-    """A refinement that this home has."""
+    """A refinement in this home."""
 
     run: str
     folder: Path
     session: str
     file: Path | None = None
-    """File of its session; None where its experiment is gone."""
+    """File of its session; None if its experiment was deleted."""
 
     @property
     def pid(self) -> int | None:
-        """Who writes it now."""
+        """Id of the process that is writing it; None if there is none."""
         return holder(self.folder)
 
 
 class _Begun(NamedTuple):
-    """What a refinement began with."""
+    """Settings that a refinement began with."""
 
     asked: Refinement
     seed_run: str
@@ -98,10 +98,10 @@ class Seeds:
     def __init__(self, runs: Runs) -> None:
         self.runs = runs
         self._known: dict[str, _Begun | None] = {}
-        """By run, what a refinement began with; None for runs of other kinds."""
+        """Start of each refinement, by run; None for runs of other kinds."""
 
     def find(self, name: str) -> Seed:
-        """A run by its id; raises `SetupError` where there is none, `Refused` for other kinds."""
+        """Find a run by its id; raises `SetupError` if it is unknown, `Refused` for other kinds."""
         if name in {folder.name for folder in self.runs.home.folders()}:
             return self._own(name)
         for _, (told, seed) in self._refinements():
@@ -137,7 +137,7 @@ class Seeds:
         )
 
     def obstacle(self, seed: Seed) -> str:
-        """Why a run cannot be refined, in words; empty where it can."""
+        """Reason why a run cannot be refined; empty if it can."""
         if self.runs.home.index is None:
             return "it lies by itself, and `kept refine` takes its folder"
         if not seed.ours:
@@ -155,14 +155,14 @@ class Seeds:
         return "" if left else "it left no deliverable to start from"
 
     def finished(self, seed: Seed) -> FinishedRun | None:
-        """The run as its files tell it; None where they do not."""
+        """The run as read from its files; None if they are unreadable."""
         try:
             return read_run(seed.folder)
         except SetupError:
             return None
 
     def refinements(self, seed: Seed) -> list[Refining]:
-        """Those of a run, the newest first."""
+        """Refinements of a run, newest first."""
         return [
             Refining(folder.name, folder, begun.asked.session)
             for folder, begun in self._refinements()
@@ -171,14 +171,14 @@ class Seeds:
         ]
 
     def all_refinements(self) -> list[Refining]:
-        """Those of the home, the newest first."""
+        """Refinements of the home, newest first."""
         return [
             Refining(folder.name, folder, begun.asked.session, _session_file(begun.asked))
             for folder, begun in self._refinements()
         ]
 
     def _refinements(self) -> Iterator[tuple[Path, _Begun]]:
-        """All of the home, the newest first; of each run only its first line, and that once."""
+        """Refinements of the home, newest first; reads the first line of each journal once."""
         for folder in reversed(self.runs.home.folders()):
             if folder.name not in self._known:
                 started = _started(folder)
@@ -204,7 +204,7 @@ def _begun(started: RunStarted) -> _Begun | None:
     try:
         asked, facts = request_in(started, Refinement), facts_in(started, RefinementFacts)
     except JournalError:
-        return None  # of a version that wrote something else
+        return None  # written by a version with other fields
     return None if asked is None or facts is None else _Begun(asked, facts.seed_run)
 
 
@@ -228,11 +228,11 @@ def _obstacle_elsewhere(folder: Path) -> str:
 
 
 MOST = 200
-"""Sessions that are shown."""
+"""Maximum number of sessions shown."""
 LARGEST = 4_000_000
-"""Bytes of a session's file."""
+"""Maximum bytes of a session's file."""
 DEEPEST = 20
-"""Levels of a session's file."""
+"""Maximum nesting levels of a session's file."""
 
 STOPS = {
     "max_iterations": "all its iterations are done",
@@ -260,14 +260,14 @@ class Tried:
     parts: Mapping[str, float]
     best: bool
     read: float | None
-    """The mean of its readings; None where it was not raced, or nobody could read it."""
+    """Mean of its readings; None without a race, or if all readings failed."""
     step: int | None
-    """Of the refinement, where that is a run of this home."""
+    """Step of the refinement, if that is a run of this home."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A session."""
+    """A session in display form."""
 
     id: str
     started: str
@@ -280,50 +280,50 @@ class Shown:
     seed_loss: float | None
     tiered: bool
     raced: bool
-    """Whether readings decided, and not the loss of each run."""
+    """True if readings decided, and not the loss of each run."""
     tried: tuple[Tried, ...]
     run: str
-    """The refinement that it is of; empty where it is of another home."""
+    """Refinement that the session belongs to; empty if it is of another home."""
     start_run: str = ""
-    """The run that it started from."""
+    """Run that it started from."""
     start_loss: float | None = None
     from_best: bool = False
-    """True where that is what BEST held."""
+    """True if that run was the one in BEST."""
     task: str = ""
-    """The task that it belongs to; empty for none."""
+    """Task that it belongs to; empty for none."""
 
     @property
     def best_loss(self) -> float | None:
-        """Of its best iteration; None while the seed is the best."""
+        """Loss of its best iteration; None while the seed is the best."""
         best = next((one for one in self.tried if one.best), None)
         return None if best is None else best.read if self.raced else best.loss
 
     @property
     def named(self) -> bool:
-        """Whether anything says who worked."""
+        """True if models or tiers are recorded."""
         return any(one.tier or one.manager or one.worker for one in self.tried)
 
 
 class Document(NamedTuple):
-    """A session as its file tells it."""
+    """A session as read from its file."""
 
     path: Path
     told: Row
     task: Task | None = None
-    """The task of an experiment that it belongs to."""
+    """Task of an experiment that it belongs to."""
 
 
 def documents(seed: Seed, home: Home) -> list[Document]:
-    """Read the files of all sessions of a run, the newest first.
+    """Read the session files of a run, newest first.
 
-    Those beside it, and those of tasks that started from it or from what such a session made.
+    Includes those of tasks that started from it, or from a run that such a session made.
     """
     own = documents_in(seed.folder / SESSIONS)
     told = read_object(seed.folder / COMPLETION) or {}
     ids = {seed.id, seed.folder.name, text_in(told.get("run_id"))} - {""}
     of_tasks = [one for task in tasks_of(home) for one in _of_task(task, ids)]
     found = [*own, *of_tasks]
-    # two may begin in one second: then their names tell
+    # sessions that began in the same second are ordered by name
     return sorted(
         found,
         key=lambda one: (text_in(one.told.get("started_at")), text_in(one.told.get("session_id"))),
@@ -332,7 +332,7 @@ def documents(seed: Seed, home: Home) -> list[Document]:
 
 
 def documents_in(place: Path, pattern: str = "*.json", task: Task | None = None) -> list[Document]:
-    """The sessions of one folder, the newest first."""
+    """Sessions in one folder, newest first."""
     paths = sorted(place.glob(pattern), reverse=True) if place.is_dir() else []
     usable = [one for one in paths if not one.is_symlink() and one.stat().st_size <= LARGEST]
     found = [(path, read_object(path)) for path in usable[:MOST]]
@@ -344,12 +344,12 @@ def documents_in(place: Path, pattern: str = "*.json", task: Task | None = None)
 
 
 def task_documents(task: Task) -> list[Document]:
-    """The sessions of a task, the newest first."""
+    """Sessions of a task, newest first."""
     return documents_in(sessions_of(task), "session_*.json", task)
 
 
 def tasks_of(home: Home) -> list[Task]:
-    """Every task that can be read."""
+    """Every readable task."""
     found: list[Task] = []
     for experiment in all_experiments(home.path / EXPERIMENTS):
         for folder in sorted((experiment.folder / "tasks").glob("*/")):
@@ -359,8 +359,9 @@ def tasks_of(home: Home) -> list[Task]:
 
 
 def _of_task(task: Task, ids: Collection[str]) -> Iterator[Document]:
-    """Sessions of a task that started from one of these runs, or from what such a session made."""
+    """Sessions of a task that started from one of these runs, or from a run of such a session."""
     known = set(ids)
+    # oldest first, so that runs of earlier sessions are known when later ones are checked
     for one in reversed(task_documents(task)):
         if text_in(one.told.get("seed_run_id")) in known:
             known |= {text_in(row.get("run_id")) for row in rows_in(one.told.get("iterations"))}
@@ -379,11 +380,11 @@ def attempt_steps(found: Iterable[Document], of: Sequence[Refining]) -> dict[str
 
 
 def _refinement_of(one: Document, of: Sequence[Refining]) -> Refining | None:
-    """The refinement that a session is of, where that is a run of this home."""
+    """Refinement that a session belongs to, if it is a run of this home."""
     id_ = text_in(one.told.get("session_id"))
     for each in of:
         file = each.file
-        # a project may have been moved since: then only one of two sessions of that name is there
+        # if the project was moved, the recorded file is missing and the name alone decides
         if each.session == id_ and (
             file is None or file.resolve() == one.path.resolve() or not file.exists()
         ):
@@ -392,7 +393,7 @@ def _refinement_of(one: Document, of: Sequence[Refining]) -> Refining | None:
 
 
 def task_best_manifest(found: Sequence[Document]) -> Row | None:
-    """Manifest of the best of the task that sessions belong to, with the keys of a run's own."""
+    """Manifest of a task's best, for the task of these sessions, with the keys of a run's BEST."""
     task = next((one.task for one in found if one.task is not None), None)
     told = read_object(task.best / MANIFEST) if task is not None else None
     if told is None or "winner_run_id" not in told:
@@ -401,13 +402,16 @@ def task_best_manifest(found: Sequence[Document]) -> Row | None:
 
 
 def best_manifest(folder: Path) -> Row | None:
-    """Manifest of BEST as JSON can say it; None where there is none."""
+    """Manifest of BEST in plain JSON; None if there is none."""
     told = manifest_in(folder)
     return None if told is None else _plain(dict(told))
 
 
 def _plain(value: Any, depth: int = DEEPEST) -> Any:  # noqa: ANN401 # whatever JSON holds
-    """What JSON can say: no infinity, which Python's reader takes, and nothing without end."""
+    """Value in plain JSON: infinity and deep nesting become None.
+
+    Python's JSON reader accepts infinity, but JSON cannot express it.
+    """
     if isinstance(value, float) and not isfinite(value):
         return None
     if isinstance(value, list):
@@ -421,7 +425,7 @@ def _plain(value: Any, depth: int = DEEPEST) -> Any:  # noqa: ANN401 # whatever 
 
 @dataclass(frozen=True, slots=True)
 class BestShown:
-    """Where the best deliverable is from, and how good it is."""
+    """Origin and quality of the best deliverable."""
 
     run: str
     session: str
@@ -429,11 +433,11 @@ class BestShown:
     seed_loss: float | None
     files: tuple[str, ...]
     place: str
-    """The folder."""
+    """Folder of BEST."""
 
 
 def best_shown(folder: Path, found: Sequence[Document] = ()) -> BestShown | None:
-    """BEST for people, of the run or of the task of its sessions; None where there is none."""
+    """BEST in display form, of the run or of the task of its sessions; None if there is none."""
     told = best_manifest(folder)
     if told is None:
         told = task_best_manifest(found)
@@ -453,7 +457,7 @@ def best_shown(folder: Path, found: Sequence[Document] = ()) -> BestShown | None
 
 
 def shown(one: Document, of: Sequence[Refining]) -> Shown:
-    """A session for people."""
+    """A session in display form."""
     told = one.told
     id_ = text_in(told.get("session_id"))
     mine = _refinement_of(one, of)
@@ -495,7 +499,7 @@ def _tried(row: Mapping[str, Any], best: int, ours: bool) -> Tried:
     parts = {name: first_number(one) for name, one in part(row, "loss_breakdown").items()}
     step = first_number(row.get("step"))
     if step is None and k is not None:
-        step = k - 1  # a session of old does not say it: where it will have run
+        step = k - 1  # old sessions do not record the step; iterations ran in order
     return Tried(
         f"{k:g}" if k is not None else "?",
         text_in(row.get("run_id")),

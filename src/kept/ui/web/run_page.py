@@ -1,6 +1,6 @@
-"""Run page: common parts of every kind of run, and the type of a row of `kinds`.
+"""Run page: common parts of every kind of run, and the type of the entries of `kinds`.
 
-Each row describes the view of runs of one recipe.
+Each entry describes the view of one recipe's runs.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from kept.ui.web.charts import meter, spend_chart, trajectory
 from kept.ui.web.templates import Links, figure, gained, money, share, signed, span, thousands
 
 PAGE = 50
-"""Steps on a page of the table."""
+"""Steps per page of the table."""
 
 WORDS = {"keep": "kept", "discard": "discarded", "crash": "crashed", "skip": "skipped"}
 SIGNS = {"keep": "✓", "discard": "✗", "crash": "!", "skip": "·"}
@@ -41,19 +41,19 @@ FILTERS = ("all", "kept", "refused", "measured", "idle")
 
 
 class Fact(NamedTuple):
-    """A name and what stands behind it."""
+    """A label and its value."""
 
     name: str
     words: str
 
 
 def state_of(status: str) -> str:
-    """A status in the few words that runs are filtered by."""
+    """Status of a run as one of the words used by filters."""
     return STATES.get(status, status)
 
 
 def headline(told: Glance) -> str:
-    """The outcome in one line."""
+    """Outcome in one line."""
     first, last = told.values
     if told.best != told.seed:
         gain = told.gain
@@ -70,21 +70,21 @@ def headline(told: Glance) -> str:
 
 
 class Named(Protocol):
-    """The kind of a run, as far as the head of a page shows it."""
+    """Kind of a run, as far as the head of a page shows it."""
 
     @property
     def word(self) -> str:
-        """What it is called."""
+        """Name of the kind."""
         ...
 
     @property
     def refinable(self) -> bool:
-        """Whether it has something to do with refinement."""
+        """True if runs of this kind have a refinement page."""
         ...
 
 
 def top(told: Glance, kind: Named) -> dict[str, object]:
-    """What stands at the head of every page of a run."""
+    """Template values for the head of every page of a run."""
     stopped = told.stopped
     return {
         "run": told.id,
@@ -101,10 +101,10 @@ def top(told: Glance, kind: Named) -> dict[str, object]:
 
 
 def overview(told: Glance, links: Links) -> dict[str, object]:
-    """Charts and figures."""
+    """Template values for charts and figures."""
     first, last = told.values
     gain = told.gain
-    # the chance of error that the tests to come may still risk; none where no gate says
+    # error risk left for later tests; absent for gates without such a budget
     risks = (r.numbers["alpha_left"] for r in reversed(told.rows) if "alpha_left" in r.numbers)
     return {
         "headline": headline(told),
@@ -130,7 +130,7 @@ _drawn: WeakKeyDictionary[Glance, tuple[object, dict[str, object]]] = WeakKeyDic
 
 
 def pictures(told: Glance, links: Links) -> dict[str, object]:
-    """The charts, drawn once for as long as nothing is written: a long run has many points."""
+    """Charts of a run, cached until its files change: a long run has many points."""
     mark = (told.size, len(told.open), links.live)
     known = _drawn.get(told)
     if known is None or known[0] != mark:
@@ -147,7 +147,7 @@ def pictures(told: Glance, links: Links) -> dict[str, object]:
 
 
 def outcome_of(told: Glance) -> Outcome:
-    """Facts of the conclusion, from the index of a run's steps."""
+    """Facts for the conclusion, from the index of a run's steps."""
     claim = _claim_row(told)
     numbers = claim.numbers if claim else {}
     return Outcome(
@@ -165,7 +165,7 @@ def outcome_of(told: Glance) -> Outcome:
 
 
 def _leading(told: Glance) -> int | None:
-    """The step that made the incumbent, where that is kept and not yet proven."""
+    """Step that made the incumbent, if the incumbent is not proven yet."""
     if told.incumbent == told.best or told.settings.gate != "race":
         return None
     made = (row.step for row in reversed(told.rows) if row.kept and row.candidate == told.incumbent)
@@ -173,7 +173,7 @@ def _leading(told: Glance) -> int | None:
 
 
 def made_by(told: Glance) -> list[int]:
-    """The steps whose changes the best has, in order; none of those that only proved it."""
+    """Steps whose changes are in the best, in order; steps that only proved it are left out."""
     steps: list[int] = []
     wanted = told.best
     for row in reversed(told.rows):
@@ -186,16 +186,16 @@ def made_by(told: Glance) -> list[int]:
 
 
 def _claim_row(told: Glance) -> StepRow | None:
-    """The last test on the sealed cases, if it is about what is the best now."""
+    """Last test on the sealed cases, if it concerns the current best."""
     last = next((row for row in reversed(told.rows) if row.code == "claim"), None)
     return last if last is not None and last.candidate == told.best else None
 
 
 def limits(told: Glance) -> list[Mapping[str, object]]:
-    """Each limit of the budget, and how much of it is used."""
+    """Each limit of the budget with its used share."""
     budget, spend = told.settings.budget, told.spend
     most = budget.max_iterations
-    # merges and the test at the end may come after the limit, and do not count against it
+    # merges and the final test may exceed the limit; they do not count against it
     steps = len(told.rows) if most is None else min(len(told.rows), most)
     used: dict[str, tuple[float, str, Callable[[float], str]]] = {
         "max_iterations": (steps, "iterations", thousands),
@@ -217,7 +217,7 @@ def _minutes(value: float) -> str:
 
 
 def facts(told: Glance) -> list[Fact]:
-    """What was asked and what it took."""
+    """Settings and spend of a run."""
     begun, spend = told.begun, told.spend
     settings = begun.settings
     rows = [
@@ -250,7 +250,7 @@ def _cases(counts: Mapping[str, int] | None) -> str:
 
 
 def verdicts(told: Glance) -> str:
-    """`2 kept, 3 discarded; 4 turns proposed nothing`."""
+    """Verdict counts, as in `2 kept, 3 discarded; 4 turns proposed nothing`."""
     judged: dict[str, int] = {}
     idle = 0
     for row in told.rows:
@@ -266,7 +266,7 @@ def verdicts(told: Glance) -> str:
 
 
 def step_table(told: Glance, show: str, page: int) -> dict[str, object]:
-    """One page of the steps, the newest first."""
+    """One page of the steps, newest first."""
     wanted = [row for row in reversed(told.rows) if is_shown(row, show)]
     pages = max(1, -(-len(wanted) // PAGE))
     page = min(max(1, page), pages)
@@ -284,7 +284,7 @@ def step_table(told: Glance, show: str, page: int) -> dict[str, object]:
 
 
 def is_shown(row: StepRow, show: str) -> bool:
-    """Whether a filter lets a step through."""
+    """True if a step passes the filter."""
     match show:
         case "kept":
             return row.kept and row.code != FOLLOWED
@@ -299,7 +299,7 @@ def is_shown(row: StepRow, show: str) -> bool:
 
 
 def step_line(row: StepRow, told: Glance) -> dict[str, object]:
-    """A step in a line."""
+    """One step as a row of the table."""
     numbers = row.numbers
     gain = gain_in(numbers)
     loss = None if row.outcome == "crash" else row.measured
@@ -317,7 +317,7 @@ def step_line(row: StepRow, told: Glance) -> dict[str, object]:
         "rollouts": row.rollouts,
         "usd": row.spend.usd,
         "reason": one_line(row.reason, 200),
-        # who proposed nothing says why once
+        # a turn without a proposal has its reason in both fields; show it once
         "why": "" if row.reason.startswith(row.why[:80]) else row.why,
     }
 
@@ -333,7 +333,7 @@ def _word(row: StepRow) -> str:
 
 
 def progress(told: Glance) -> str:
-    """How far it is, in words; empty without a limit."""
+    """Used share of the nearest limit, in words; empty without a limit."""
     name, part = nearest_limit(told)
     return f"{share(min(1.0, part))} of {name}" if name else ""
 
@@ -343,19 +343,19 @@ View = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What of a long body is to be shown."""
+    """Filter and page number of a long body."""
 
     show: str = "all"
     page: int = 1
 
 
 def no_body(run: Run, told: Glance, asked: Asked) -> View:
-    """Nothing besides what every run has."""
+    """Body without additional template values."""
     return {}
 
 
 def steps_result(row: RunRow, folder: Path) -> str:
-    """How a run with steps reads in the list."""
+    """Result of a run with steps, for the list."""
     if not row.steps and row.status != "running":
         return row.reason
     if row.seed_value is None:
@@ -367,7 +367,7 @@ def steps_result(row: RunRow, folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How runs of a recipe are shown."""
+    """Display of a recipe's runs."""
 
     word: str
     template: str = "run_steps.html"
@@ -375,8 +375,8 @@ class Kind:
     result: Callable[[RunRow, Path], str] = steps_result
     headline: Callable[[Run, Glance], str] = field(default=lambda run, told: headline(told))
     steps: bool = True
-    """Whether it has steps to list."""
+    """True if it has steps to list."""
     refinable: bool = False
-    """Whether it has something to do with refinement."""
+    """True if runs of this kind have a refinement page."""
     step: Callable[[Run, int, View], View] = field(default=lambda run, step, view: view)
-    """What it shows of a step, given what every step has."""
+    """Adds template values to those that every step has."""

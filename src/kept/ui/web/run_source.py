@@ -18,17 +18,17 @@ from kept.store.overview import Glance
 from kept.store.run_index import RunIndex, RunRow
 
 MOST = 6
-"""Glances that are held: one of a very long run takes tens of megabytes."""
+"""Maximum number of cached glances: one of a very long run takes tens of megabytes."""
 
 
 class Runs:
-    """The runs of a home."""
+    """The runs of a home, with a cache of their overviews."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
         self._lock = threading.RLock()
         self._running: set[str] = set()
-        """Those that were being written when they were last listed."""
+        """Names of runs that were being written when last listed."""
         self._held: OrderedDict[str, Glance] = OrderedDict()
 
     def rows(self) -> list[RunRow]:
@@ -41,20 +41,20 @@ class Runs:
         return rows
 
     def folder(self, name: str) -> Path:
-        """The folder of a run."""
+        """Folder of a run; the name must be in the list."""
         for folder in self.home.folders():
             if folder.name == name:
                 return folder
         raise SetupError(f"there is no run `{name}` here", hint="the list of runs has them all")
 
     def glance(self, name: str) -> Glance:
-        """A run as it stands now, for one request: others refresh what is held meanwhile."""
+        """Snapshot of a run for one request, as other requests refresh the cached overview."""
         folder = self.folder(name)
         with self._lock:
             return self._glance_of(folder).still()
 
     def marks(self) -> dict[str, int]:
-        """By name, what changes when a run is written or killed: the size of its journal, or -1."""
+        """Change mark of each run: the size of its journal, or -1 once its process was killed."""
         return {
             folder.name: -1
             if folder.name in self._running and holder(folder) is None
@@ -72,25 +72,25 @@ class Runs:
 
 
 EVERY = 0.25
-"""Seconds between two looks at one run."""
+"""Seconds between two checks of one run."""
 EVERY_LIST = 1.0
-"""The same at all of them."""
+"""Seconds between two checks of the list."""
 EVERY_REFINE = 0.5
-"""The same at the refinements of one."""
+"""Seconds between two checks of a run's refinements."""
 ALIVE = 15.0
-"""Seconds after which a silent stream says that it is there."""
+"""Seconds after which a silent stream sends a keep-alive comment."""
 
 Mark = object
 
 
 def run_mark(folder: Path) -> Mark:
-    """What changes when a run is written, stopped, killed or gone on with."""
+    """Change mark of a run: differs once it is written, stopped, killed or resumed."""
     sizes = [_size(folder / name) for name in ("journal.jsonl", "rollouts.jsonl")]
     return [*sizes, holder(folder) is not None]
 
 
 def list_mark(runs: Runs) -> Mark:
-    """The same of all runs."""
+    """Change mark of all runs."""
     return runs.marks()
 
 
@@ -104,7 +104,7 @@ def _size(path: Path) -> int:
 async def stream(
     look: Callable[[], Mark], every: float, gone: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[str]:
-    """A line for each change, until nobody listens."""
+    """Server-sent events, one per change, until the client is gone."""
     before = await asyncio.to_thread(look)
     yield f"retry: 1000\nevent: hello\ndata: {json.dumps(before)}\n\n"
     silent = 0.0

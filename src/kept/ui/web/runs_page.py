@@ -1,4 +1,4 @@
-"""The list of runs: filtered, sorted, searched, a page at a time."""
+"""List of runs: filtered, sorted, searched, one page at a time."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What of the list is asked for."""
+    """Search, filters, order and page number of the list."""
 
     q: str = ""
     state: str = ""
@@ -51,7 +51,7 @@ class Query:
 
 
 def runs_view(rows: Sequence[RunRow], asked: Query, place: Path) -> dict[str, object]:
-    """A page of the list; `place` has the folders of runs."""
+    """Template values of one page of the list; `place` is the folder of the runs."""
     kinds = sorted({kind_of(row.recipe).word for row in rows})
     wanted = [row for row in rows if _matches(row, asked)]
     order = SORTS.get(asked.sort, SORTS["newest"])

@@ -31,11 +31,11 @@ from kept.ui.web.step_page import step_view
 from kept.ui.web.templates import HERE, Places, environment, render
 
 MOST = 40
-"""Kept steps that are shown in full."""
+"""Maximum number of kept steps that are shown in full."""
 
 
 def export(folder: Path) -> str:
-    """The whole file."""
+    """Complete HTML file of a run."""
     told = Glance(folder.resolve()).refresh()
     kind = kind_of(told.begun.recipe)
     shown = [row.step for row in told.rows if row.kept or row.best][-MOST:]
@@ -46,7 +46,7 @@ def export(folder: Path) -> str:
         view = run_view(run, told, kind, links, Asked())
         steps = [step_view(run, told, step, links) for step in shown] if kind.steps else []
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:"
-    # the file is ours, and a style element ends at `</`, which it does not hold
+    # safe unescaped: our own stylesheet does not contain `</`, which would end the style element
     inside = {"css": Markup(css), "policy": policy, "exported": steps}
     root = Home.around(told.folder).path.parent
     return render(environment(root), kind.template, links, **view, **inside)
@@ -56,7 +56,7 @@ HOST = "127.0.0.1"
 
 
 def serve(home: Home, path: str, port: int, opened: Callable[[str], None]) -> None:
-    """Serve until interrupted; `opened` is given the link as soon as it works."""
+    """Serve until interrupted; `opened` is called with the link once it works."""
     try:
         listening = socket.create_server((HOST, port))
     except OSError as error:
@@ -68,18 +68,18 @@ def serve(home: Home, path: str, port: int, opened: Callable[[str], None]) -> No
         bound = int(listening.getsockname()[1])
         token = secrets.token_urlsafe(24)
         app = make_app(Runs(home))
-        # what breaks is told on its page, and logged in a line
+        # errors are shown on their page and logged in one line by the app itself
         config = uvicorn.Config(
             Guard(app, token, bound), log_level="critical", access_log=False, lifespan="off",
             server_header=False, timeout_graceful_shutdown=5,
         )  # fmt: skip
         server = uvicorn.Server(config)
-        # streams that never end by themselves look at this
+        # endless streams poll this
         app.state.ending = lambda: server.should_exit
-        # uvicorn knows no SIGHUP, and lets SIGTERM end the process once the server has shut down
+        # uvicorn does not handle SIGHUP, and re-raises SIGTERM after the server has shut down
         for number in set(stop_signals()) - {signal.SIGINT}:
             signal.signal(number, server.handle_exit)
-        # an interrupt is how it ends
+        # Ctrl-C is the normal way to stop
         with suppress(KeyboardInterrupt):
             opened(f"http://{HOST}:{bound}{path}?token={token}")
             asyncio.run(server.serve(sockets=[listening]))

@@ -21,11 +21,11 @@ from kept.ui.web.templates import Links, environment, render
 LINKS = Links()
 FORM = "application/x-www-form-urlencoded"
 LONGEST = 64_000
-"""Bytes of a form."""
+"""Maximum bytes of a form."""
 
 
 class Site:
-    """Everything that a request needs."""
+    """Shared objects that requests need."""
 
     def __init__(self, runs: Runs) -> None:
         self.runs = runs
@@ -34,19 +34,19 @@ class Site:
         self.seeds = Seeds(runs)
         self.refiner = Refiner(self.seeds)
         self._act = secrets.token_urlsafe(24)
-        """What forms of these pages hold and no other page can know."""
+        """Secret token in the forms of these pages, against forms of other sites."""
 
     def page(self, template: str, **values: object) -> HTMLResponse:
-        """A page made from its template."""
+        """Page rendered from its template."""
         return HTMLResponse(render(self.env, template, LINKS, act=self._act, **values))
 
     def opened(self, name: str) -> tuple[Run, Glance, Kind]:
-        """A run to be looked at; its caller lets go of it."""
+        """Open a run for reading; the caller closes it."""
         told = self.runs.glance(name)
         return Run(told.folder, told), told, kind_of(told.begun.recipe)
 
     async def form(self, request: Request) -> dict[str, str]:
-        """The fields of a form of ours; raises `Refused` for what another page may have sent."""
+        """Fields of one of our forms; raises `Refused` if another page may have sent them."""
         given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if given != FORM:
             raise Refused(415, "this takes a form", hint="programs have the addresses below /api")
@@ -65,7 +65,7 @@ class Site:
 
 
 def check_json(request: Request) -> None:
-    """Refuse what a form of another page could send: no browser lets one send JSON unasked."""
+    """Refuse non-JSON requests: browsers do not let forms of other sites send JSON."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != "application/json":
         raise Refused(415, "this takes JSON", hint="send it as `content-type: application/json`")
@@ -75,7 +75,7 @@ T = TypeVar("T")
 
 
 def gone(request: Request) -> Callable[[], Awaitable[bool]]:
-    """Whether nobody listens any more, or the server is about to end."""
+    """Function that is true once the client has left or the server is stopping."""
 
     async def look() -> bool:
         return request.app.state.ending() or await request.is_disconnected()
@@ -84,5 +84,5 @@ def gone(request: Request) -> Callable[[], Awaitable[bool]]:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Have it done beside the server, which goes on answering."""
+    """Run slow work in a thread, so that the server keeps answering."""
     return await asyncio.to_thread(work)

@@ -1,6 +1,6 @@
 """Step page: proposal, reason, result, evidence, text diff, and conversations of rollouts.
 
-Two versions of a text stand side by side with changed words marked.
+A diff shows two versions of a text side by side, with changed words marked.
 """
 
 import json
@@ -25,17 +25,17 @@ from kept.ui.web.run_page import step_line
 from kept.ui.web.templates import Links, figure, signed, span
 
 CONTEXT = 3
-"""Unchanged lines that are shown round a change."""
+"""Unchanged lines shown around a change."""
 MOST = 1200
-"""Rows of one file; more of them nobody reads on a page."""
+"""Maximum rows of one file; readers do not go further on a page."""
 LONGEST = 4000
-"""Characters of a line whose words are still compared."""
+"""Maximum characters of two lines whose words are compared."""
 
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 
 
 class Piece(NamedTuple):
-    """A run of characters, marked where the other side lacks it."""
+    """Characters of a line; marked if the other side lacks them."""
 
     text: str
     marked: bool
@@ -43,24 +43,24 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of each side; None where that side has none."""
+    """One line of each side; None if that side has none."""
 
     old: tuple[Piece, ...] | None
     new: tuple[Piece, ...] | None
     at: tuple[int, int]
-    """Line numbers; 0 where there is none."""
+    """Line numbers; 0 if there is none."""
     kind: str
-    """`same`, `changed`, `gone`, `added` or `skipped`."""
+    """One of `same`, `changed`, `gone`, `added` or `skipped`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file, before and after."""
+    """One file before and after."""
 
     path: str
     rows: tuple[Row, ...]
     left_out: int
-    """Rows beyond the most that are shown."""
+    """Number of rows beyond the maximum."""
 
 
 def side_by_side(old: Mapping[str, str], new: Mapping[str, str]) -> list[FileChange]:
@@ -90,7 +90,7 @@ def _rows(old: Sequence[str], new: Sequence[str]) -> Iterator[Row]:
 
 
 def _groups(found: Iterator[Change]) -> Iterator[list[Change]]:
-    """Changes that are shown together: no more lines lie between two than belong to both."""
+    """Changes grouped for display: in a group, the contexts of neighbors touch or overlap."""
     group: list[Change] = []
     for change in found:
         if group and change.start - group[-1].end > 2 * CONTEXT:
@@ -120,6 +120,7 @@ def _changed(old: Sequence[str], new: Sequence[str], at: tuple[int, int]) -> Ite
 
 
 def _words(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    # a very long line is marked as a whole: comparing its words takes too long
     if len(old) + len(new) > LONGEST:
         return (Piece(old, True),), (Piece(new, True),)
     one, other = _WORDS.findall(old), _WORDS.findall(new)
@@ -143,7 +144,7 @@ def _plain(line: str) -> tuple[Piece, ...]:
 
 
 BLOCK = 10
-"""Draws of a block."""
+"""Rollouts per block."""
 ORDER = ("decide", "promote", "test", "measure", "screen")
 ASKED = {
     "feedback": "shown to a proposer",
@@ -164,7 +165,7 @@ _WHOLE = ("rollouts", "cases", "passes", "draws")
 
 
 def step_view(run: Run, told: Glance, step: int, links: Links) -> dict[str, object]:
-    """All there is of a step, closed or open."""
+    """Template values of a step, closed or open."""
     detail = step_detail(run, step)
     found: dict[str, object] = {
         "step": step,
@@ -208,7 +209,7 @@ def _number(name: str, numbers: Mapping[str, float]) -> str:
 
 
 def evidence(closed: StepClosed, told: Glance, links: Links) -> list[dict[str, object]]:
-    """By purpose, both sides and how each case fared; what decides first."""
+    """Evidence by purpose: both sides and the result on each case; deciding purposes first."""
     found: list[dict[str, object]] = []
     by_purpose: dict[str, dict[str, Evaluation]] = {}
     for one in closed.evaluations:
@@ -237,10 +238,10 @@ def evidence(closed: StepClosed, told: Glance, links: Links) -> list[dict[str, o
 
 
 def bar_of(told: Glance, closed: StepClosed, purpose: str) -> tuple[Evaluation | None, int | None]:
-    """What a candidate was judged against for a purpose, and the step that drew it.
+    """Evaluation that a candidate was compared with for a purpose, and the step that requested it.
 
-    That is the incumbent, whose draws may be shared with an earlier step; a final has rivals
-    beside it, which are none. Only where the incumbent itself is proven it is the other one.
+    Usually that is the incumbent, whose rollouts may come from an earlier step. Rivals in a final
+    do not count. Only if the incumbent itself is the candidate, it is the other evaluation.
     """
     there = [one for one in closed.evaluations if one.purpose == purpose]
     others = [one for one in there if one.candidate != closed.candidate]
@@ -251,7 +252,7 @@ def bar_of(told: Glance, closed: StepClosed, purpose: str) -> tuple[Evaluation |
 
 
 def rivals(told: Glance, closed: StepClosed, purpose: str) -> list[tuple[int | None, Evaluation]]:
-    """The others of a final, each with the step that proposed it."""
+    """Other candidates of a final, each with the step that proposed it."""
     sides = (closed.candidate, closed.incumbent)
     there = (one for one in closed.evaluations if one.purpose == purpose)
     others = [one for one in there if one.candidate not in sides]
@@ -264,7 +265,7 @@ def rivals(told: Glance, closed: StepClosed, purpose: str) -> list[tuple[int | N
 def _earlier_bar(
     told: Glance, closed: StepClosed, purpose: str
 ) -> tuple[Evaluation | None, int | None]:
-    """What the incumbent did for a purpose in an earlier step, whose draws this one shares."""
+    """Evaluation of the incumbent in an earlier step, whose rollouts this step shares."""
     for row in reversed(told.rows[: closed.step]):
         if any((one.candidate, one.purpose) == (closed.incumbent, purpose) for one in row.told):
             for one in closed_step(told.folder, row).evaluations:
@@ -278,7 +279,7 @@ def _rank(purpose: str) -> int:
 
 
 def paired(mine: Evaluation | None, theirs: Evaluation | None) -> dict[str, float]:
-    """By case, how much less the challenger loses than what it is judged against."""
+    """Loss difference by case: positive if the challenger is better."""
     if mine is None or theirs is None:
         return {}
     both = [case for case in mine.cases if case in theirs.cases]
@@ -303,10 +304,10 @@ def _side(side: Evaluation | None, told: Glance) -> dict[str, object] | None:
 def race_of(
     rollouts: Sequence[StepRollout], closed: StepClosed, told: Glance
 ) -> dict[str, object] | None:
-    """The mean gain after each block of draws on the cases that decide.
+    """Mean gain after each block of rollouts on the deciding cases.
 
-    Each draw of the challenger is held against the incumbent's mean on the same case, for its draws
-    are shared among challengers and may stand in an earlier step.
+    Each rollout of the challenger is compared with the incumbent's mean on the same case. The
+    incumbent's rollouts are shared among challengers and may be of an earlier step.
     """
     mine = [one for one in rollouts if one.side == "challenger"]
     purpose = next((p for p in ("decide", "promote") if any(o.job.purpose == p for o in mine)), "")
@@ -318,6 +319,7 @@ def race_of(
         if one.job.purpose != purpose:
             continue
         bar, value = against.cases.get(one.job.case_id), one.outcome.metrics.get(told.metric)
+        # failed rollouts and cases without a counterpart are left out, and counted
         if one.outcome.failure is not None or bar is None or value is None:
             left += 1
             continue
@@ -340,12 +342,12 @@ def race_of(
 
 
 def as_json(value: object) -> str:
-    """Raw data, for people."""
+    """Raw data as indented JSON."""
     return json.dumps(value, indent=1, ensure_ascii=False, default=str)
 
 
 LONG = 20_000
-"""Characters of one item that are shown; the raw trace has all of it."""
+"""Maximum characters of one item; the raw trace has all of it."""
 
 _TITLES = {
     "system": "instructions",
@@ -365,7 +367,7 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A tool that an assistant asked for."""
+    """A tool call of an assistant."""
 
     name: str
     arguments: str
@@ -376,20 +378,20 @@ class Said:
     """One item of a conversation."""
 
     role: str
-    """For its looks: one of the known roles, else `other`."""
+    """Style class: one of the known roles, else `other`."""
     title: str
     text: str
     uses: tuple[Use, ...] = ()
     wrong: bool = False
     final: bool = False
     details: str = ""
-    """Whatever else is known of it, as JSON; empty where nothing is."""
+    """Further data of the item as JSON; empty if there is none."""
     cut: int = 0
-    """Characters left out."""
+    """Number of characters left out."""
 
 
 def conversation(trace: Sequence[TraceItem]) -> list[Said]:
-    """A trace for people."""
+    """Conversation of a trace in display form."""
     return [_said(item) for item in trace]
 
 

@@ -23,7 +23,7 @@ BLANK = "–"
 
 
 def figure(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    """A measured value; with an interval, to the digits that the interval leaves it."""
+    """Measured value; with an interval, rounded to the digits that the interval supports."""
     if value is None or not math.isfinite(value):
         return BLANK
     places = _places(value, low, high)
@@ -31,23 +31,24 @@ def figure(value: float | None, low: float | None = None, high: float | None = N
 
 
 def brief(value: float | None) -> str:
-    """The mean of a few draws: two digits, for they say no more."""
+    """Mean of a few rollouts, with two digits."""
     if value is None or not math.isfinite(value) or abs(value) >= 10:
         return figure(value)
     return f"{value + 0.0:.2g}".replace("-", "−")
 
 
 def signed(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    """A difference, always with its sign."""
+    """Difference, always with its sign."""
     if value is None or not math.isfinite(value):
         return BLANK
     shown = _plain(abs(value), _places(value, low, high))
+    # a difference that rounds to 0 has no sign
     sign = "±" if float(shown.replace(",", "")) == 0 else "+" if value > 0 else "−"
     return f"{'' if sign == '±' else sign}{shown}"
 
 
 def span(low: float | None, high: float | None) -> str:
-    """Where the true difference lies: `+0.02 … +0.11`; empty without bounds, or width."""
+    """Interval of the true difference: `+0.02 … +0.11`; empty without bounds or width."""
     if (low is None and high is None) or low == high:
         return ""
     ends = (signed(low, low, high) if low is not None else "?",)
@@ -56,46 +57,46 @@ def span(low: float | None, high: float | None) -> str:
 
 
 def gained(mean: float, low: float | None, high: float | None) -> str:
-    """A difference with where the true one lies: `+0.06 (+0.02 … +0.11)`."""
+    """Difference with its interval: `+0.06 (+0.02 … +0.11)`."""
     where = span(low, high)
     return f"{signed(mean, low, high)} ({where})" if where else signed(mean, low, high)
 
 
 def money(usd: float) -> str:
-    """`$0.0042`, `$1.20`, `$1,240`; none known where nothing was paid, or at no price we know."""
+    """USD as `$0.0042`, `$1.20` or `$1,240`; `none known` if zero, as unknown prices count zero."""
     if usd <= 0:
         return "none known"
     if usd >= 100:
         return f"${usd:,.0f}"
     if usd >= 1:
         return f"${usd:.2f}"
-    # two digits that say something
+    # two significant digits
     return f"${usd:.{max(2, 1 - math.floor(math.log10(usd)))}f}"
 
 
 def paid(usd: float) -> str:
-    """The same among other figures, where nothing says what it is of."""
+    """Cost next to other figures: `no known cost` if zero."""
     return money(usd) if usd > 0 else "no known cost"
 
 
 def share(part: float) -> str:
-    """`62 %`."""
+    """Percentage, as in `62 %`."""
     return f"{100 * part:.0f} %"
 
 
 def thousands(n: float) -> str:
-    """`12,400`."""
+    """Whole number with separators, as in `12,400`."""
     return f"{n:,.0f}"
 
 
 def moment(t: float) -> str:
-    """`17 Nov, 06:49`."""
+    """Local date and time, as in `17 Nov, 06:49`."""
     there = time.localtime(t)
     return f"{there.tm_mday} {time.strftime('%b, %H:%M', there)}" if t else BLANK
 
 
 def stamp(text: str) -> str:
-    """The same of a moment that a file tells; as it is where it is none."""
+    """Local date and time of an ISO text; other text stays as it is."""
     try:
         return moment(datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError, OSError):
@@ -103,7 +104,7 @@ def stamp(text: str) -> str:
 
 
 def ago(t: float, now: float | None = None) -> str:
-    """How long since, in one unit."""
+    """Time since `t` in one unit."""
     seconds = (time.time() if now is None else now) - t
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
@@ -112,7 +113,7 @@ def ago(t: float, now: float | None = None) -> str:
 
 
 def _places(value: float, low: float | None, high: float | None) -> int:
-    """Decimals: two digits of the half interval, else three digits of the value itself."""
+    """Decimal places: two digits of the half interval, else three digits of the value itself."""
     if low is not None and high is not None and math.isfinite(high - low) and high > low:
         return min(6, max(0, 1 - math.floor(math.log10((high - low) / 2))))
     if value == 0 or value == round(value):
@@ -135,39 +136,39 @@ class Links:
     """Addresses of the served pages."""
 
     live = True
-    """Whether there are other pages to go to."""
+    """True if links lead to other pages."""
 
     def run(self, run: str, **query: object) -> str:
-        """The page of a run."""
+        """Page of a run."""
         return f"/runs/{_segment(run)}{_query(query)}"
 
     def step(self, run: str, step: int) -> str:
-        """The page of a step."""
+        """Page of a step."""
         return f"{self.run(run)}/steps/{step}"
 
     def case(self, run: str, step: int, case: str) -> str:
-        """What happened in one case in one step."""
+        """Page of one case in one step."""
         return f"{self.step(run, step)}/cases/{_segment(case)}"
 
     def cases(self, run: str, **query: object) -> str:
-        """The matrix of cases."""
+        """Matrix of cases."""
         return f"{self.run(run)}/cases{_query(query)}"
 
     def numbers(self, run: str) -> str:
-        """The numbers that were tuned."""
+        """Page of tuned numbers."""
         return f"{self.run(run)}/numbers"
 
     def refine(self, run: str) -> str:
-        """The refinements of a run."""
+        """Refinements of a run."""
         return f"{self.run(run)}/refine"
 
     def compare(self, *runs: str) -> str:
-        """Runs side by side."""
+        """Comparison of runs."""
         return f"/compare{_query({'run': runs})}"
 
 
 class Places(Links):
-    """Addresses within an exported file: what is not in it has none."""
+    """Anchors within an exported file; links to absent parts lead to the top."""
 
     live = False
 
@@ -175,27 +176,27 @@ class Places(Links):
         self._steps = steps
 
     def run(self, run: str, **query: object) -> str:
-        """The top."""
+        """Anchor of the top."""
         return "#top"
 
     def step(self, run: str, step: int) -> str:
-        """The section of a step, where it has one."""
+        """Anchor of a step's section, if the file has it."""
         return f"#step-{step}" if step in self._steps else "#main"
 
     def case(self, run: str, step: int, case: str) -> str:
-        """The section of its step."""
+        """Anchor of the section of its step."""
         return self.step(run, step)
 
     def cases(self, run: str, **query: object) -> str:
-        """The top."""
+        """Anchor of the top."""
         return "#top"
 
     def numbers(self, run: str) -> str:
-        """The top."""
+        """Anchor of the top."""
         return "#top"
 
     def refine(self, run: str) -> str:
-        """The top."""
+        """Anchor of the top."""
         return "#top"
 
 
@@ -206,11 +207,11 @@ def _query(query: dict[str, object]) -> str:
 
 HERE = Path(__file__).parent
 LONG = 56
-"""Characters of a path that a line has room for."""
+"""Maximum characters of a path in a line."""
 
 
 def environment(root: Path | None = None) -> Environment:
-    """Jinja as the pages use it; paths below the root of a project are shown from there."""
+    """Jinja environment of the pages; paths below `root` are shown relative to it."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -241,7 +242,7 @@ def environment(root: Path | None = None) -> Environment:
 
 
 def place(path: str, root: Path | None = None, most: int = LONG) -> str:
-    """A path in the space that there is: from the root of the project, and without its middle."""
+    """Path shortened for display: relative to the project, and without its middle if too long."""
     shown = path
     if path.startswith(f"{HERE.parent}/"):
         return f"{path.removeprefix(f'{HERE.parent}/')} of Kept"
@@ -261,11 +262,11 @@ def place(path: str, root: Path | None = None, most: int = LONG) -> str:
 
 
 def _paragraphs(text: str) -> Markup:
-    """Text with its line breaks."""
+    """Escaped text that keeps its line breaks."""
     return Markup("<br>").join(text.splitlines())
 
 
 def render(env: Environment, name: str, links: Links, **values: object) -> str:
-    """A page."""
+    """Page rendered from its template."""
     told: Mapping[str, object] = values
     return env.get_template(name).render(**told, links=links)

@@ -35,28 +35,28 @@ from kept.ui.web.step_page import side_by_side
 from kept.ui.web.templates import Links, figure
 
 MAX_POINTS = 400
-"""Points on the page, the newest."""
+"""Maximum number of points on the page, the newest."""
 MOST_AXES = 8
 LONGEST = 40
-"""Characters of a choice; what is longer is a text."""
+"""Maximum characters of a choice; a longer value is a text."""
 
 Value = float | str
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One point."""
+    """One point that was tried."""
 
     row: StepRow
     values: Mapping[str, Value]
     score: float | None
     densities: Mapping[str, tuple[float, float]]
-    """By axis, how dense good and other points are there: their logarithms."""
+    """Log densities of good and of other points there, by axis."""
     study: str
 
 
 def numbers_view(told: Glance, links: Links) -> dict[str, object]:
-    """Parallel coordinates and a slice for each axis."""
+    """Template values: parallel coordinates and one slice per axis."""
     points = list(_points(told))
     axes = list(dict.fromkeys(name for point in points for name in point.values))[:MOST_AXES]
     measured = [point for point in points if point.score is not None]
@@ -85,17 +85,19 @@ def _points(told: Glance) -> Iterator[Tried]:
         reply = answer.reply
         about = cast("Mapping[str, Any]", reply.about)
         values = _values(reply, about)
+        # a proposal with a long text is no point of numbers and choices
         if values and not any(isinstance(v, str) and len(v) > LONGEST for v in values.values()):
             loss = None if row.outcome == "crash" else measured_loss(row)
             study = str(about.get("numeric_study_id") or "")
             yield Tried(row, values, told.value(loss), _densities(about), study)
             found += 1
+        # stop after MAX_POINTS points, or 4 * MAX_POINTS steps before the newest
         if found >= MAX_POINTS or told.rows[-1].step - row.step > 4 * MAX_POINTS:
             return
 
 
 def _values(reply: Proposal, about: Mapping[str, Any]) -> dict[str, Value]:
-    """The point of a proposal; nothing where it changes texts."""
+    """Point of a proposal; empty if the proposal changes texts."""
     params = about.get("params")
     if isinstance(params, Mapping):
         given = cast("Mapping[str, object]", params)
@@ -123,7 +125,7 @@ def _densities(about: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Where the values of an axis stand: numbers by size, words in order."""
+    """Positions of an axis: numbers by value, words in sorted order."""
 
     axis: Axis
     words: Mapping[str, int]
@@ -140,7 +142,7 @@ def _scale(values: Sequence[Value], start: float, end: float) -> _Scale:
 
 
 def parallel(points: Sequence[Tried], axes: Sequence[str], metric: str, href: Href) -> Markup:
-    """A strand a point through all axes, the measure last."""
+    """Chart with one line per point through all axes, the metric last."""
     width, height, top, bottom = 960, 300, 34, 274
     names = [*axes, metric]
     gap = (width - 160) / max(1, len(names) - 1)
@@ -153,7 +155,7 @@ def parallel(points: Sequence[Tried], axes: Sequence[str], metric: str, href: Hr
     scores = [cast("float", point.score) for point in points]
     last = _scale(scores, bottom, top)
     inside += _upright(80 + len(axes) * gap, metric, last, (top, bottom))
-    # what was kept on top of the rest
+    # kept points last, so that they are on top
     for point in sorted(points, key=lambda point: point.row.kept):
         through = [
             (80 + n * gap, scales[name].at(point.values[name]))
@@ -184,7 +186,7 @@ def _upright(x: float, name: str, scale: _Scale, ends: tuple[int, int]) -> Itera
 def slice_of(
     points: Sequence[Tried], name: str, metric: str, href: Href
 ) -> tuple[Markup, Markup | None]:
-    """One axis against the measure; and, where they are on record, the densities along it."""
+    """Chart of one axis against the metric; with recorded densities, also a chart of those."""
     mine = [point for point in points if name in point.values]
     width, height = 320, 180
     across = _scale([point.values[name] for point in mine], 44, width - 10)
@@ -218,14 +220,14 @@ def _below(across: _Scale, height: int) -> Iterator[Markup]:
 
 def _density(points: Sequence[Tried], name: str, across: _Scale) -> Markup | None:
     every = [point for point in points if name in point.densities]
-    # each study has densities of its own; the newest point is of the last
+    # each study has its own densities; show those of the newest point's study
     known = [point for point in every if point.study == every[0].study]
     if len(known) < 2:
         return None
     places = [across.at(point.values[name]) for point in known]
     sides = [[math.exp(point.densities[name][side]) for point in known] for side in (0, 1)]
     top = max(max(side) for side in sides) or 1.0
-    # a stem for each point, good ones up and others down: a line would join what changed meanwhile
+    # a stem per point, good up and others down: a line would join densities of different times
     zero = 40
     inside = [tag("line", x1=44, x2=310, y1=zero, y2=zero, class_="grid")]
     for shade, side, end in zip(("good", "bad"), sides, (6, 74), strict=True):
@@ -241,7 +243,7 @@ def _density(points: Sequence[Tried], name: str, across: _Scale) -> Markup | Non
 
 
 MAX_STEPS = 300
-"""Steps whose train scores are drawn."""
+"""Maximum number of steps in the chart of train scores."""
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -251,9 +253,9 @@ class StepShown:
 
     line: Mapping[str, object]
     name: str
-    """`step 2`, or what an epoch ends with."""
+    """Name of the step: `step 2`, or the kind of work at the end of an epoch."""
     hard: float | None
-    """Of the batch, with the skill as it was."""
+    """Score of the batch before the step's change."""
     seen: int | None
     proposed: int
     merged: int
@@ -261,13 +263,13 @@ class StepShown:
     cap: int | None
     fates: str
     lost: bool
-    """Whether an edit did not come to be."""
+    """True if an edit was not applied."""
     note: str
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """Steps that go once through the train cases."""
+    """Steps of one pass through the train cases."""
 
     number: int
     steps: tuple[StepShown, ...]
@@ -276,11 +278,11 @@ class Epoch:
 
 
 def body(run: Run, told: Glance, asked: Asked) -> View:
-    """What the page of a training has besides."""
+    """Template values of a training's page."""
     every = [row for row in told.rows if epoch_of(row.phase)]
     inside = [row for row in every if is_shown(row, asked.show)]
     pages = max(1, -(-len(inside) // PAGE))
-    # a page is a stretch of steps in order; the newest are shown unless others are asked for
+    # page 1 holds the newest steps; within a page steps are in order
     page = min(max(1, asked.page), pages)
     end = len(inside) - (page - 1) * PAGE
     rows = inside[max(0, end - PAGE) : end]
@@ -343,13 +345,13 @@ def _about(reply: Reply | None) -> Mapping[str, Any]:
 
 
 def _size(patch: Mapping[str, Any]) -> int:
-    """How many edits a patch holds, whatever it calls them."""
+    """Number of edits in a patch, under any of its key names."""
     lists = (one for name, one in patch.items() if name not in ("said", "reasoning"))
     return next((len(cast("list[object]", one)) for one in lists if isinstance(one, list)), 0)
 
 
 def _chart(run: Run, told: Glance, rows: Sequence[StepRow]) -> Markup | None:
-    """What batches scored by step; drawn from the steps that reflect."""
+    """Chart of batch scores by step, for steps that reflect."""
     steps = [row for row in rows if row.phase.endswith(f"/{STEP}")][-MAX_STEPS:]
     values: list[tuple[int, float]] = []
     for row in steps:
