@@ -31,7 +31,7 @@ class Draft:
 
 
 def write(files: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write texts into a folder, made if missing; refuses to overwrite files or leave the folder."""
+    """Write texts into a folder, which is made; refuses to overwrite files or to leave it."""
     for name in files:
         inside = is_safe_path(name) and (folder / name).resolve().is_relative_to(folder.resolve())
         if not inside:
@@ -121,7 +121,7 @@ def _is_config(path: Path) -> bool:
 
 
 def text_of(path: Path, limited: bool = True) -> str:
-    """Read a text file; raises `SetupError`. `limited` refuses large files: it is not for data."""
+    """Read a text file; raises `SetupError`. `limited` refuses more than 1 MiB."""
     from kept.spec.paths import decoded, near_file
     from kept.spec.source import shown
 

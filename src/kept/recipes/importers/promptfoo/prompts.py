@@ -80,7 +80,7 @@ def read_values(text: str) -> Document:
 
 
 def read_file(source: Source, loc: Loc, path: Path, limited: bool = False) -> str | None:
-    """Read a text file; None, with a report, if it cannot. `limited` is not for data files."""
+    """Read a text file; None, with a report, if it cannot. `limited` refuses over 1 MiB."""
     try:
         return decoded(path.read_bytes(), limited).removeprefix("\ufeff")
     except OSError as error:
