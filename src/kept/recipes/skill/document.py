@@ -83,8 +83,7 @@ def rewritten(old: str, new: str) -> str:
 
 
 def _as_in(text: str, said: str) -> str:
-    """Return a model's text with the line endings of most lines; models only write `\
-`."""
+    """Return a model's text with the line endings of most lines; models know only one."""
     windows = text.count("\r\n")
     return _ended(said, "\r\n" if windows > text.count("\n") - windows else "\n")
 

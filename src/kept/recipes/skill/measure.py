@@ -160,7 +160,7 @@ _FIELDS = ("question_field", "answer_field", "context_field")
 
 
 def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer:
-    """Build the scorer for `env.metrics`; raises `SpecError` with all problems of a kind."""
+    """Build the scorer for `env.metrics`; raises `SpecError` for wrong metrics."""
     rows = settings.options[METRICS]
     if settings.name != _NAME:
         message = f"only `{_NAME}` is measured by metrics; `{settings.name}` has its own"
