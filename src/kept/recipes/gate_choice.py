@@ -83,6 +83,7 @@ def schedule_of(proposers: Sequence[Proposer], name: ScheduleName, seed: int) ->
     """Return the schedule of that name; round robin if there is no choice between proposers."""
     names = tuple(proposer.name for proposer in proposers)
     given = frozenset(one.name for one in proposers if isinstance(one, Variants))
+    # a bandit needs several proposers, and one at least that writes texts
     if name == "in_turn" or len(names) < 2 or len(given) == len(names):
         return RoundRobin(names)
     return Bandit(names, seed, given)

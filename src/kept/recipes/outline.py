@@ -105,6 +105,7 @@ def _likely(plan: Plan, most: Forecast) -> dict[str, Any] | None:
     for name, rollouts in (("useless", most.likely.useless), ("kept", most.likely.kept)):
         usd = None if each is None else rollouts * each
         if usd is not None and most.usd is not None and most.usd > 0:
+            # the run stops at its limit, whatever the estimate
             usd = min(usd, most.usd)
         found[name] = {"rollouts": rollouts, "usd": usd}
     return found

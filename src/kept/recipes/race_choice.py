@@ -99,6 +99,7 @@ def with_race(plan: Plan) -> Plan:
     gate = _with_final(_simplifying(_fitted(gate, plan), plan), plan)
     final = gate.final.among > 0
     own = (Merge(plan.locate, single=final), *MEASURED)
+    # the race proposes merges and measurements itself, under these names
     for name in {proposer.name for proposer in plan.proposers} & {one.name for one in own}:
         raise SetupError(
             f"`{name}` is a proposer of the race itself", hint="give yours another name"
@@ -108,6 +109,7 @@ def with_race(plan: Plan) -> Plan:
     late = None
     if limit is not None:
         last_race = min(2 * LAST_RACE * len(cases.holdout), int(limit * LAST_PART))
+        # from here on the pool is raced as it is: later there would be no budget for that
         late = limit - _reserve(gate, plan) - last_race
     pooling = Pooling(
         schedule,

@@ -108,6 +108,7 @@ def request_in(started: RunStarted | None, kind: type[R], folder: Path | None = 
 
     Raises a `JournalError` if it cannot be read, with the line if the folder is known.
     """
+    # the type is compared first: nothing of another recipe is decoded
     own = recipe_named(started.recipe).request if started else Request
     if started is None or not issubclass(own, kind):
         return None
@@ -184,6 +185,7 @@ def compile_resumed(run: Run, context: Context, anew: Request | None = None) -> 
     request = request_in(started, recipe.request, run.folder)
     assert request is not None, "a recipe has the type of its own request"
     again = anew or recipe.resumed(request, run, context.overrides)
+    # the new overrides come last, so that they win
     overrides = (*started.settings.spec.overrides, *context.overrides)
     spec = run.spec or Path()
     return recipe.compile(again, replace(context, spec=spec, overrides=overrides, past=run))

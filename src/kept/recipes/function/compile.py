@@ -52,6 +52,7 @@ def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
     """Return the texts of an artifact by name; raises `SetupError` for what is not text."""
     if isinstance(artifact, Path):
         try:
+            # `newline=""` keeps line endings as they are
             with artifact.open(encoding="utf-8", newline="") as file:
                 return {artifact.name: file.read()}
         except (OSError, UnicodeDecodeError) as error:
@@ -79,6 +80,7 @@ def _check_names(texts: Mapping[Any, object]) -> None:
     for name in texts:
         if not isinstance(name, str) or not is_safe_path(name):
             raise SetupError(f"{name!r:.60} is no name of a text", hint=hint)
+        # a name cannot be both a file and a folder of another file
         above = [str(folder) for folder in PurePosixPath(name).parents if str(folder) in texts]
         if above:
             raise SetupError(f"`{above[0]}` cannot be a text and hold `{name}`", hint=hint)

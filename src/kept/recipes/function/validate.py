@@ -286,6 +286,7 @@ def _check_each(given: Mapping[str, object]) -> None:
     if isinstance(budget := given.get("budget"), Budget):
         wanted += [(check, getattr(budget, check.name)) for check in _LIMITS]
     wrong = [(check, value) for check, value in wanted if _is_wrong(check, value)]
+    # a single problem keeps its hint apart; several are listed with their hints
     if len(wrong) == 1:
         _check_one(*wrong[0])
     if wrong:

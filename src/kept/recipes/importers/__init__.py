@@ -36,6 +36,7 @@ def write(files: Mapping[str, str], folder: Path) -> list[Path]:
         inside = is_safe_path(name) and (folder / name).resolve().is_relative_to(folder.resolve())
         if not inside:
             raise SetupError(f"`{name}` is not a path below {folder}")
+    # unlike `exists`, `lexists` also finds broken links
     there = [name for name in files if os.path.lexists(folder / name)]
     if there:
         raise SetupError(
@@ -44,6 +45,7 @@ def write(files: Mapping[str, str], folder: Path) -> list[Path]:
     try:
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            # `x` never overwrites, even a file made in the meantime
             with (folder / name).open("x", encoding="utf-8", newline="") as file:
                 file.write(text)
     except OSError as error:
@@ -136,6 +138,7 @@ def text_of(path: Path, limited: bool = True) -> str:
         raise SetupError(f"{shown(path)} is {error}", hint=hint) from error
 
 
+# scalars that YAML reads as text without quotes, except for these words
 _PLAIN = re.compile(r"[A-Za-z_./][\w./ -]*[\w./]|[A-Za-z_]")
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"}
 WIDE = 96

@@ -247,6 +247,7 @@ _DRAFTS = {
 
 def few_labels(rows: list[dict[str, Any]], answer: str) -> list[str]:
     """Return the labels of which each answer is one; none if answers are free texts."""
+    # few distinct answers, each for more than two rows on average
     labels = list(dict.fromkeys(str(row.get(answer)) for row in rows))
     return labels if 1 < len(labels) <= _MOST_LABELS and len(labels) < len(rows) / 2 else []
 

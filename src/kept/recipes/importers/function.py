@@ -26,6 +26,7 @@ def imported(
     """
     texts: dict[str, str] = {}
     packages: dict[str, None] = {}
+    # modules that were found may import others: `waiting` grows in the loop
     waiting = list(_modules(tree))
     while waiting:
         name = waiting.pop(0)
@@ -183,6 +184,7 @@ def _found(path: Path, tree: ast.Module, name: str) -> _Found:
         raise SetupError(f"{path.name} has {which}", hint=hint)
     given = functions[name].args
     wanted = [*given.posonlyargs, *given.args]
+    # required arguments: a text, and perhaps a case
     needed = len(wanted) - len(given.defaults)
     if not wanted or needed > 2 or [one for one in given.kw_defaults if one is None]:
         hint = "a function of a text, or of a text and a case"

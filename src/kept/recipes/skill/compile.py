@@ -115,6 +115,7 @@ def teacher_of(
     spec: SkillSpec, model: Model, config: ModelConfig, prompts: Mapping[str, str]
 ) -> Teacher:
     """Build the teacher; the user's prompts override the environment's, and these Kept's."""
+    # the last level: `Prompts.find` takes the first that has a name
     own = {name: prompt(name) for name in SKILLS}
     check_prompts(spec, prompts)
     return Teacher(
@@ -244,6 +245,7 @@ def compile_skill(
     """
     spec = read_skill(path, overrides, folder)
     spec.source.problems += problems
+    # the teacher is only connected if its section is valid
     sound = not has_problems(spec, "model")
     opened = open_skill(spec)
     asked = heard(spec, lambda: _teacher(spec), ("model",)) if sound else None
@@ -310,6 +312,7 @@ def plan_of(
         inputs={
             **(opened.inputs or {}),
             "config": hash_of(_deciding(spec)),
+            # only the prompts of the user and of the environment, not Kept's own
             "prompts": hash_of([dict(level) for level in told.prompts.levels[:2]]),
         },
         spec=_settings(spec, opened, overrides),

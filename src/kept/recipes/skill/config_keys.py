@@ -97,6 +97,7 @@ def from_seed(
     )
     said = {key: value for key, value in known.items() if isinstance(value, str)}
     mapped.wrong += _wrong_azure(said)
+    # any key of Azure means that all chat models of OpenAI are on Azure
     on_azure = azure or said.get("backend") == "azure_openai"
     on_azure = on_azure or any(key.startswith("azure_openai") for key in said)
     shared = _shared(said)
@@ -439,6 +440,7 @@ def read_layers(path: Path, overrides: Sequence[str] = ()) -> Layered:
             raise SpecError([Problem(first.where((BASE,)), BASE, f"there is no {base}", hint)])
         if len(chain) > MOST or any(under.samefile(one.path) for one in chain):
             raise SpecError([Problem(first.where((BASE,)), BASE, "the files inherit in a circle")])
+        # the base comes first, so that the file that extends it overrides it
         chain.insert(0, read_source(under))
     layered = Layered(chain[-1])
     for source in chain:

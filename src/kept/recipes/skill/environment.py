@@ -84,6 +84,7 @@ def student_config(spec: SkillSpec) -> ModelConfig | None:
         return spec.student
     if not spec.student_model:
         return None
+    # only codex has a key for its effort
     effort = spec.run.codex_exec_reasoning_effort if spec.agent == "codex_exec" else ""
     return ModelConfig(
         provider=_PROVIDERS[spec.agent],

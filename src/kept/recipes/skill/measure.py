@@ -92,6 +92,7 @@ def compile_measure(
         recipe=SKILL,
         seed=Candidate(dict(opened.skill)),
         rules=Rules({name: Artifact(name) for name in opened.skill}),
+        # the measured cases stand as holdout cases, whatever their split
         cases=replace(opened.cases, train=(), holdout=cases, test=()),
         runner=opened.runner,
         scorer=Passing(opened.scorer),
@@ -172,6 +173,7 @@ def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer:
         golds: list[str] = data[given["answer_field"]]
         context = data.get(given["context_field"])
         found: dict[str, object] = {"input": data[given["question_field"]], "name": case.id}
+        # metrics compare with a single answer: the first of several
         found |= {"ground_truth": golds[0]} if golds else {}
         return {**found, "retrieval_context": [context]} if context else found
 
@@ -230,6 +232,7 @@ def _judge(spec: SkillSpec, said: Mapping[str, object] | None) -> ModelConfig | 
 
 
 def _judges(spec: SkillSpec) -> Any:  # noqa: ANN401 # a function of what a metric says of its judge
+    # metrics with the same judge share its client
     known: dict[ModelConfig, Model] = {}
 
     def judge_of(said: Mapping[str, object] | None) -> Model | None:

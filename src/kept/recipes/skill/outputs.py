@@ -213,6 +213,7 @@ class SkillFolder(View):
             return
         first = not (self.folder / "config.json").exists()
         split = self._trained.materialise(self.folder)
+        # written once: a resumed run has these files already
         if first and split is not None and split.is_relative_to(self.folder):
             for path in filter(Path.is_file, sorted(split.rglob("*"))):
                 self.put(path, path.read_bytes(), self._trained.place)
@@ -221,6 +222,7 @@ class SkillFolder(View):
         before = self._standing
         standing = self._standing = before.after(step, self._trained.metric)
         kept = step.closed.verdict.outcome == "keep" and step.closed.candidate is not None
+        # a kept change outside of steps has a skill file, too
         if kept or is_step(step):
             number = f"skills/skill_v{standing.steps:04}.md"
             name = standing.current_path if kept else number

@@ -183,6 +183,7 @@ def _section(
     data = cast("dict[str, Any]", source.data)
     given = cast("dict[str, object]", data.get(name) or {})
     given = {key: value for key, value in given.items() if key not in left_out}
+    # a known key of another section: the hint gives its full path
     for key in [key for key in given if key not in model.model_fields and key in FLAT]:
         source.report((name, key), "unknown key", f"did you mean `{FLAT[key]}`?")
         del given[key]

@@ -30,6 +30,7 @@ class SkillRecipe(Recipe[Training]):
 
     def compile(self, request: Training, context: Context) -> Compiled:
         """Compile the plan of a skill config."""
+        # imported at use: it takes longer than most commands
         from kept.recipes.skill.compile import compile_skill
 
         return compile_skill(

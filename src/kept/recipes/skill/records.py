@@ -290,8 +290,10 @@ def case_folder(case: str) -> str:
     name = "".join(
         c if c.isalnum() or c in "-_. " else quote(c, safe="", errors="surrogatepass") for c in case
     )
+    # neither hidden folders nor `..`
     if name.startswith("."):
         name = f"%2E{name[1:]}"
+    # a hash keeps shortened names distinct
     if len(name.encode()) > MAX_NAME_BYTES:
         digest = hashlib.sha256(case.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         name = f"{name.encode()[: MAX_NAME_BYTES - 20].decode(errors='ignore')}~{digest}"
@@ -325,6 +327,7 @@ def _conversation(trace: Sequence[TraceItem]) -> Iterator[dict[str, Any]]:
         data: Mapping[str, Any] = item.data
         step = {"step": data["step"]} if "step" in data else {}
         match item.role:
+            # the first item of each is a file of its own
             case role if role in prompts:
                 prompts.remove(role)
             case role if role in _NOT_IN_CONVERSATION or data.get("summary"):

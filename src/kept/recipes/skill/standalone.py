@@ -125,6 +125,7 @@ def _results(run: Run, cases: Mapping[str, Case]) -> Iterator[tuple[Job, CaseRes
     """Yield evaluated cases in order, without those that failed for reasons of infrastructure."""
     ended = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
     repeats = sorted({repeat for repeat, _ in ended})
+    # repeat by repeat, with the cases in their order
     wanted = [
         ended[key]
         for key in ((n, case) for n in repeats for case in cases)

@@ -31,11 +31,13 @@ def endpoints_of(
 
 def open_ended(charges: tuple[Charge, ...], usd_per_rollout: float | None) -> bool:
     """True if something is paid without a known maximum cost."""
+    # `usd_per_rollout` limits runner and scorer, but no proposer
     return any(charge.by == "proposers" or not usd_per_rollout for charge in charges)
 
 
 def limited_by(task: TaskSpec, proposing: Proposing, folder: Path) -> tuple[str, ...]:
     """Return the missing keys of a money limit; none if no such limit could be kept."""
+    # a model without a maximum price cannot be held to a limit, whatever is set
     if any(unbounded(one) is not None for _, one in _models(task, proposing, folder)):
         return ()
     asks = model_asked(RUNNERS.needs(task.runner)) is not None

@@ -98,6 +98,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     objective = _objective(task)
     models, about_models = told(task, source.folder, needs_of(task, files.proposing))
     charges = charges_of(task, files.proposing, source.folder)
+    # the price of a rollout is no limit of the run: the plan has it as `worst_usd`
     limits = task.budget.model_dump(exclude={"usd_per_rollout"})
     if task.policy.on_failure == "stop":
         limits["max_failures"] = 1
@@ -211,6 +212,7 @@ def _gate(task: TaskSpec, plan: Plan, began: str) -> Decided:
         return Decided(race_of(task.race or RaceSpec()))
     if task.gate is not None:
         return Decided(repeats_of(plan) if task.gate == "repeats" else Strict())
+    # set explicitly, even if to its default
     if "keep_if" in task.policy.model_fields_set:
         return Decided(Strict(), "`policy.keep_if` asks for it")
     return default_gate(plan, began)

@@ -76,6 +76,7 @@ def exposed(
     """Warn of files that only the scorer uses, but that the runner can read."""
     tree = source.folder.resolve()
     scorer = _made_of(tree, task, SCORERS.needs(task.scorer).commands)
+    # files that the runner itself needs cannot be hidden from it
     shared = _made_of(tree, task, RUNNERS.needs(task.runner).commands)
     apart = (*_apart(source, task, artifacts), *hidden)
     seen = sorted(
@@ -206,6 +207,7 @@ def _modules(places: Iterable[Path], name: str) -> Iterator[Path]:
     """Yield the files of a module and of its packages; the last part may be a function."""
     parts = name.split(".")
     for place in places:
+        # `a.b.c` may be a.py, a/__init__.py, a/b.py, …
         for size in range(1, len(parts) + 1):
             stem = place.joinpath(*parts[:size])
             for path in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
@@ -254,6 +256,7 @@ def read_guidance(source: Source, artifacts: Collection[str]) -> dict[str, str]:
 
 def check_outputs(source: Source, artifacts: Collection[str]) -> None:
     """Report outputs that would overwrite files that Kept did not write."""
+    # read one by one, so that a wrong key does not prevent the check of the other
     first = section(source, ("logging",), LoggingSpec, unread=("candidate_dir",))
     second = section(source, ("logging",), LoggingSpec, unread=("results_file",))
     results = first.results_file if first else None

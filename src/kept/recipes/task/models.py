@@ -26,6 +26,7 @@ def configs(models: ModelsSpec, folder: Path) -> dict[Role, ModelConfig]:
     found: dict[Role, ModelConfig] = {
         role: spec.config(folder) for role, spec in specs.items() if spec is not None
     }
+    # KEPT_MODEL is the default of the optimizer alone
     named = settings.model()
     if models.optimizer is None and named is not None:
         found["optimizer"] = replace(config_of(named), folder=folder)
@@ -59,6 +60,7 @@ def check_models(source: Source) -> None:
     asked = model_asked(runner_needs(source))
     if asked is not None:
         found["runner", "model"] = asked.named
+    # no model runs the candidate: only the user knows what a rollout costs
     elif said(source, ("budget", "usd_per_rollout")) is None:
         message = "`max_usd` needs `usd_per_rollout`: the most that one may cost"
         source.report(("budget",), message)

@@ -114,6 +114,7 @@ def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Con
     hidden = sorted(path for path in unseen if not any(file.is_relative_to(path) for file in kept))
     readable = _paths(source, "readable", spec.readable)
     shown = (*kept, *scorer, *readable, *readable_paths())
+    # files that the task names are readable, even if they look like secrets
     secrets = tuple(
         path for path in env_files(tree) if not any(path.is_relative_to(one) for one in shown)
     )

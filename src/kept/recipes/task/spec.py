@@ -22,6 +22,7 @@ from kept.spec.validate import Count, Finite, Ratio, SpecModel, Text, Texts, sha
 
 
 def _off(value: object) -> object:
+    # `length: false` switches a guard off
     return None if value is False else value
 
 

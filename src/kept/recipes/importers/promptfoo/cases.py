@@ -57,6 +57,7 @@ def made_of(placed: Placed, default: Placed, root: Source) -> Iterator[Made]:
     without = own.options.disableDefaultAsserts
     rows = [(default, n, one) for n, one in enumerate(() if without else common.assert_)]
     rows += [(placed, n, one) for n, one in enumerate(own.assert_)]
+    # values of the test override those of the default test
     threshold = own.threshold if own.threshold is not None else common.threshold
     metadata = {**common.metadata, **own.metadata}
     plain = own.options.disableVarExpansion or common.options.disableVarExpansion
@@ -245,6 +246,7 @@ def nowhere(name: str, known: Iterable[str]) -> tuple[str, str | None]:
 
 def as_lines(cases: list[Made], names: list[str], field: str) -> str:
     """Return the cases as JSON lines; a missing variable is null."""
+    # numbers of equal width, so that ids sort in order
     wide = len(str(len(cases)))
     lines: list[str] = []
     for number, made in enumerate(cases, 1):

@@ -203,6 +203,7 @@ def take_scripts(cases: list[Made]) -> dict[str, str]:
         file, _ = file_of(value)
         if not file:
             continue
+        # files of the same name in different folders get numbered copies
         if file not in copies:
             name, number = f"{FOLDER}/{PurePosixPath(file).stem}", 1
             copy = f"{name}.py"
@@ -416,6 +417,7 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
                 "there is one prompt, and the model it is for writes further ones: "
                 "name a better one in `models.optimizer`"
             )
+    # at least two steps for each prompt to try
     steps = max(STEPS, 2 * len(parts.others))
     budget: dict[str, Any] = {"max_iterations": steps}
     if chosen.limited:

@@ -169,6 +169,7 @@ def prepare_test(source: Source, loc: Loc, given: object) -> list[Grader]:
     refuse(source, loc, given, TEST_REFUSED)
     if not is_dict(given):
         return []
+    # an empty key counts as missing
     for key in [key for key, value in given.items() if value is None]:
         del given[key]
     refuse(source, (*loc, "options"), given.get("options"), OPTIONS_REFUSED)

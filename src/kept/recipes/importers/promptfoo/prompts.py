@@ -115,6 +115,7 @@ def read_prompts(source: Source, entries: tuple[object, ...]) -> list[Prompt]:
             found += _read(source, loc, name, label)
     for prompt in found:
         check_template(source, prompt.loc, prompt.text, f"the prompt `{prompt.label}`")
+    # repeated labels are numbered
     labels = [prompt.label for prompt in found]
     return [
         prompt._replace(label=f"{prompt.label}-{labels[:n].count(prompt.label) + 1}")
@@ -162,6 +163,7 @@ def _entry(source: Source, loc: Loc, entry: object) -> tuple[str | None, str | N
 
 def _read(source: Source, loc: Loc, name: str, label: str | None) -> Iterator[Prompt]:
     path = name.removeprefix(FILE)
+    # a short line that ends like a file name is a file, even without `file://`
     is_file = name.startswith(FILE) or (
         "\n" not in name and len(name) < 200 and path.endswith((*SUFFIXES, *_PROGRAMS))
     )
@@ -202,6 +204,7 @@ def _of_file(
         if chat is not None:
             yield Prompt(name, chat, loc, True)
         return
+    # `---` separates prompts, but in Markdown it may be a rule
     parts = _BETWEEN.split(text) if file.suffix != ".md" else [text]
     parts = [part.strip() for part in parts if part.strip()]
     if not parts:

@@ -43,6 +43,7 @@ def model_block(source: Source, loc: Loc, spec: ProviderSpec) -> dict[str, Any] 
     key = _key(source, loc, spec.config)
     if spec.config.apiVersion and block["provider"] == "azure_openai":
         said["api_version"] = spec.config.apiVersion
+    # Anthropic's API has no seed
     if block["provider"] == "anthropic":
         said.pop("seed", None)
     return {**block, **address, **key, **said}
@@ -59,6 +60,7 @@ def _named(source: Source, loc: Loc, spec: ProviderSpec) -> dict[str, Any] | Non
             hint = "a server that speaks like OpenAI is `openai:chat:NAME` with `apiBaseUrl`"
         source.report((*loc, "id"), f"`{spec.id}` is no provider that is known here", hint)
         return None
+    # an id is `kind:word:model` or `kind:model`, and a model may have colons
     provider, words = KINDS[kind]
     first, _, behind = rest.partition(":")
     if first in NOT_ASKED or (first == "completion" and "completion" not in words):

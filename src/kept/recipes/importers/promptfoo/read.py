@@ -108,6 +108,7 @@ def _source(outer: Source, loc: Loc, file: Path, text: str) -> Source | None:
         if not is_list(data):
             outer.report(loc, f"`{file.name}` is no list of tests")
             return None
+        # lines of a bare list get the prefix `tests`, as in a file with that key
         lines = {(at if nested else ("tests", *at)): n for at, n in read_one.lines.items()}
         made = Source(file, Document({"tests": data}, lines))
     if not cast("dict[str, list[object]]", made.data)["tests"] and not made.problems:
@@ -142,6 +143,7 @@ def _check_cells(source: Source, line: int, row: dict[str, str]) -> None:
     """Report a misspelt type, which would otherwise be taken as an expected text."""
     for name, cell in row.items():
         found = _TYPED.fullmatch(cell.strip()) if name.startswith("__expected") else None
+        # without a colon it is a text; known types are checked later
         if found is None or found[4] is None or found[2] in {*KINDS, *REFUSED, *_OLD}:
             continue
         near = get_close_matches(found[2], KINDS, n=1, cutoff=0.8)
@@ -242,10 +244,12 @@ def read_config(source: Source) -> ReadConfig:
     resolve(source)
     source.data = plain(source.data)
     data = cast("dict[str, Any]", source.data)
+    # `$schema` and `x-…` are for editors and anchors
     for key in [key for key in data if data[key] is None or key.startswith(("$", "x-"))]:
         del data[key]
     refuse(source, (), data, CONFIG_REFUSED)
     read = ReadConfig(source)
+    # `targets` is another name of `providers`
     if "targets" in data and "providers" not in data:
         data["providers"] = data.pop("targets")
     data["prompts"] = as_list(data.get("prompts"))
@@ -311,6 +315,7 @@ def provider_of(given: object) -> object:
     if isinstance(given, str):
         return {"id": given}
     if is_dict(given):
+        # `{openai:chat:gpt-5: {…}}`: the only key is the id
         if "id" not in given and len(given) == 1:
             (id_, more), *_ = given.items()
             rest = dict_in(more)

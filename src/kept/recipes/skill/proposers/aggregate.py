@@ -116,6 +116,7 @@ class _Merger:
             self.merged.said.append(why)
             return in_a_row(flat, self.cases) if update.capped else flat[:1]
         self.merged.reasons[where] = said.data["reasoning"]
+        # without a cap, the answer is one whole skill
         made = said.data[update.key][: None if update.capped else 1]
         places = [places_in(one["from"], len(flat)) for one in made]
         if dropped := [one for place in places for one in place.dropped]:
@@ -128,6 +129,7 @@ class _Merger:
         return [self._supported(one, flat, level) for one in made]
 
     def _wanted(self, properties: Mapping[str, object]) -> Wanted:
+        # a strict schema for the model, and one that takes any places for validation
         key, least = self.update.key, 0 if self.update.capped else 1
         schema, held_to = (
             shape(reasoning=TEXT, **{key: rows(shape(**{"from": places}, **properties), least)})
@@ -251,6 +253,7 @@ async def select(
         if is_broken(said):
             return said
         await desk.do_without("select", said)
+        # failures first, then by number of supporting cases
         order = sorted(
             range(len(items)),
             key=lambda n: (items[n]["source_type"] != "failure", -items[n]["support_count"]),

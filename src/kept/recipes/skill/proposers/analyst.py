@@ -67,6 +67,7 @@ def steps_of(trace: Sequence[TraceItem]) -> str:
 
 def redacted(text: str, hidden: Sequence[str]) -> str:
     """Replace expected answers in a text: whole words, in any case and spacing."""
+    # longest first, or a short answer would break up a longer one that has it
     longest_first = sorted({*hidden}, key=lambda one: (-len(one), one))
     answers = [r"\s+".join(map(re.escape, one.split())) for one in longest_first if one.strip()]
     if not answers:

@@ -82,6 +82,7 @@ class Comparison:
         epoch = brief.turn.setting("epoch", int) or 0
         chance = random.Random(f"{self.run_seed}/{epoch}")
         drawn = chance.sample(brief.train, min(self.samples, len(brief.train)))
+        # repeats are numbered by epoch: proposers of one epoch share rollouts
         return tuple(Pair(case.id, epoch - 1) for case in drawn)
 
     def compared(self, brief: Brief) -> list[Compared]:

@@ -101,6 +101,7 @@ class Deep:
         if not told["probe_instruction"].strip():
             return {**told, "error": "the teacher asks nothing"}
         named = [row for row in mine if row.case.id == told["probe_target_id"]]
+        # an unknown target means all chosen rollouts
         ids = {row.case.id for row in named or mine}
         again = tuple(pair for pair in pairs if pair.case in ids)
         made = self._candidate(desk.brief, told, named)
@@ -109,6 +110,7 @@ class Deep:
     def _candidate(self, brief: Brief, told: Mapping[str, Any], named: Sequence[Row]) -> Candidate:
         texts, instruction = brief.incumbent.texts, told["probe_instruction"]
         step = told["probe_after_step"]
+        # without a named rollout or step, the probe starts from the beginning
         if not named or not step:
             return Candidate(dict(self.probe(texts, instruction)))
         return Candidate(dict(self.probe(texts, instruction, named[0].trace, step)))
@@ -204,6 +206,7 @@ def minibatches(
         number = 0
         for at, part in enumerate(parts):
             mine = [row for row in part if row.failed == (source == "failure")]
+            # seeded, so that a resume forms the same minibatches
             random.Random(f"{seed}/{at}/{more}").shuffle(mine)
             for start in range(0, len(mine), size):
                 name = f"minibatch_{_SHORT[source]}_{number:03}"

@@ -161,6 +161,7 @@ class StepProposer:
         else:
             chosen = Selected(merged.items)
         about["ranked"] = _ranked(chosen, update.key, most)
+        # edits one by one, a rewrite by suggestions, or the only skill as it is
         if update.mode == "patch":
             made = await update_by_edits(desk, chosen.items, context)
         elif update.capped:

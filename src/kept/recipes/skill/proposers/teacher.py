@@ -248,6 +248,7 @@ class Desk:
         self, where: str, system: str, items: Sequence[Item], wanted: Wanted
     ) -> Said | Failure:
         """Ask one question; `where` is its unique name within the proposal."""
+        # on a resume, the failure that the step went on without is served again
         gone = await self._note(where, _NOT_GONE)
         if gone != _NOT_GONE:
             return gone

@@ -120,6 +120,7 @@ async def update_by_edits(desk: Desk, items: Items, front: Sequence[Item]) -> Up
     """Turn items into edits; one request tries to fix those that do not apply."""
     brief = desk.brief
     tried = try_edits(brief.incumbent, items, brief.rules)
+    # an edit without effect needs no repair
     failing = [n for n in tried.failing if tried.reports[n].fate != "no change"]
     if not failing or desk.teacher.rounds < 2:
         return Updated(tried.edits, items, _unmade(tried))
@@ -173,6 +174,7 @@ async def _repair(
         return said
     found: dict[int, dict[str, Any]] = {}
     for row in said.data["edits"]:
+        # other edits apply, and stay as they are
         if row["index"] in failing:
             new = {key: value for key, value in row.items() if key != "index"}
             found[row["index"]] = {**new, "repaired": True}
