@@ -1,4 +1,4 @@
-"""Recipe interface: how a kind of spec becomes a plan, and what a journal holds of that.
+"""Interface of recipes: each compiles a kind of spec into a plan, recorded in a journal.
 
 Nothing here is specific to a recipe; `registry.py` lists all of them.
 """
@@ -90,7 +90,7 @@ class Context:
 
     @property
     def gate(self) -> str:
-        """The gate that the run began with; empty for a new run."""
+        """Name of the gate with which the resumed run began; empty for a new run."""
         return self.past.settings.gate if self.past else ""
 
 
@@ -98,7 +98,7 @@ R = TypeVar("R", bound=Request)
 
 
 class Recipe(Generic[R]):
-    """A kind of run: how its spec is detected, compiled, resumed and started again.
+    """A kind of run: detects its specs, compiles them, and resumes or restarts its runs.
 
     Subclasses override what differs. A recipe gives figures and settings. Words, pages and exit
     codes are in tables of `kept.ui`, by recipe name.

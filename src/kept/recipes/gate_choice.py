@@ -37,7 +37,7 @@ def usual_call(plan: Plan) -> float | None:
 
 def paid_for_runs_alone(plan: Plan) -> bool:
     """True if only the model that is run is paid by the call: no judge, no proposer."""
-    # at use: a plan made in Python has no facts
+    # imported at use: a plan made in Python has no facts
     from kept.recipes.base import plan_facts
 
     return all(charge.by == "runner" for charge in plan_facts(plan).charges)

@@ -49,7 +49,7 @@ def race_of(spec: "RaceSpec") -> Race:
 
 
 class Decided(NamedTuple):
-    """The gate of a run that names none."""
+    """Gate chosen for a run that names none."""
 
     gate: Gate
     why: str = ""

@@ -85,7 +85,7 @@ def recipe_of(path: Path) -> Recipe[Any] | None:
 
 
 def _read(file: Path) -> "Source":
-    # here, and not above: most commands read no spec
+    # imported at use: most commands read no spec
     from kept.spec.source import read_source
 
     return read_source(file)
@@ -98,7 +98,7 @@ def _meant(source: "Source") -> Recipe[Any] | None:
 
 
 def means(path: Path, kind: type[Request]) -> bool:
-    """True if the spec of a path is of the recipe with requests of this kind."""
+    """True if the spec of a path belongs to the recipe with this type of request."""
     recipe = recipe_of(path)
     return recipe is not None and recipe.request is kind
 
@@ -124,12 +124,12 @@ def facts_in(started: RunStarted | None, kind: type[F], folder: Path | None = No
 
 
 def request_of(run: Run | Glance, kind: type[R]) -> R | None:
-    """The request of a run, if it is of this kind; None for a run of another recipe."""
+    """Return the request of a run, if it is of this kind; None for a run of another recipe."""
     return request_in(_started(run), kind, run.folder)
 
 
 def facts_of(run: Run | Glance, kind: type[F]) -> F | None:
-    """The facts of a run, if they are of this kind; None for a run of another recipe."""
+    """Return the facts of a run, if they are of this kind; None for a run of another recipe."""
     return facts_in(_started(run), kind, run.folder)
 
 
@@ -144,7 +144,7 @@ def _started(run: Run | Glance) -> RunStarted | None:
 
 
 def start_command(started: RunStarted, folder: Path | None = None) -> str:
-    """The command line that starts another such run; empty for a run without one."""
+    """Return the command line that starts another such run; empty for a run without one."""
     recipe = recipe_named(started.recipe)
     request = request_in(started, recipe.request, folder)
     return command_line(recipe, started.settings.spec, request)

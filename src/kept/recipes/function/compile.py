@@ -366,7 +366,7 @@ def _lines_of(function: Any) -> str:  # noqa: ANN401 # a function, a method, a c
     """
     plain = inspect.unwrap(function)
     code = getattr(plain, "__code__", None)
-    # Python 3.12 gives the constants of a lambda over several lines the position of its first line
+    # Python 3.12 places all constants of a multi-line lambda at its first line
     if not isinstance(code, CodeType) or code.co_name == "<lambda>":
         return inspect.getsource(function)
     lines = linecache.getlines(code.co_filename, getattr(plain, "__globals__", None))

@@ -19,7 +19,7 @@ from kept.proposers.by_model import ByModelSpec, Kind, make_editor
 from kept.proposers.registry import PROPOSERS
 
 ModelLike = str | Mapping[str, Any]
-"""`provider/model`, or a mapping with the keys that a block of a task has."""
+"""`provider/model`, or a mapping with the keys of a model block in a task."""
 
 
 class Keys(TypedDict, total=False):
@@ -47,22 +47,22 @@ class ReflectKeys(Keys, total=False):
 
 
 def edit(model: ModelLike | None = None, **keys: Unpack[Keys]) -> Proposer:
-    """A model that answers with a few precise edits; by default the one that KEPT_MODEL names."""
+    """Return a proposer that makes a few precise edits; by default with the model of KEPT_MODEL."""
     return _made("edit", model, keys)
 
 
 def reflect(model: ModelLike | None = None, **keys: Unpack[ReflectKeys]) -> Proposer:
-    """A model that first says what goes wrong in a few cases, and then edits."""
+    """Return a proposer whose model first explains failures in a few cases, and then edits."""
     return _made("reflect", model, keys)
 
 
 def rewrite(model: ModelLike | None = None, **keys: Unpack[Keys]) -> Proposer:
-    """A model that writes whole texts anew."""
+    """Return a proposer whose model rewrites whole texts."""
     return _made("rewrite", model, keys)
 
 
 def simplify(model: ModelLike | None = None, **keys: Unpack[Keys]) -> Proposer:
-    """A model that writes the same with fewer words, which is kept where it is not worse."""
+    """Return a proposer whose model shortens texts; a shorter text is kept if it is not worse."""
     return _made("simplify", model, keys)
 
 

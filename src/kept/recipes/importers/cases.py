@@ -69,7 +69,7 @@ def named(rows: Sequence[dict[str, Any]], file: str) -> tuple[list[dict[str, Any
     names: dict[str, str] = {}
     for n, column in enumerate(columns, 1):
         word = _ODD.sub("_", column).strip("_") if _ODD.search(column) else column
-        # a number alone would stand for a place in the template of an example
+        # in the template of an example, a number alone would mean a position
         names[column] = f"field_{word or n}" if not word or word.isdigit() else word
     taken: dict[str, str] = {}
     for column, name in names.items():

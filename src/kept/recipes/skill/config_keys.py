@@ -1,8 +1,8 @@
 """Config keys of skill training: aliases of the source, spellings, and `_base_` files.
 
 Keys of seed 004 are translated: teacher to optimizer, student to target, backends, Azure keys.
-This is pure: one mapping to another, and its problems. A backend that is an agent CLI is no model
-and is returned by name.
+This is pure: one mapping to another, with its problems. A backend that is an agent CLI is not a
+model and is returned by name.
 
 A key may stand in its section, alone as in older configs, or as a flag. `batch_size: 40` at the
 top of a file and `--batch_size 40` both mean `train.batch_size`.
@@ -278,7 +278,7 @@ class Flags(NamedTuple):
 
 
 def no_options() -> Collection[str]:
-    """No options of any environment."""
+    """Return no options, as if there were no environment."""
     return ()
 
 

@@ -117,7 +117,7 @@ def _harness(spec: SkillSpec, agent: str, env: Environment) -> Harness:
         hint = f"`{cli.install}` installs it"
         raise SetupError(f"there is no program `{cli.program}` on the PATH", hint=hint)
     run = spec.run
-    # `full_auto` is the seed's short form of a sandbox that lets the workspace be written to
+    # `full_auto` is seed 004's short form of a sandbox with a writable workspace
     walls = agent != "codex_exec" or run.codex_exec_full_auto or run.codex_exec_sandbox != _OPEN
     if walls and not (able := abilities()).walls:
         hint = "install bubblewrap; for codex alone, `codex_exec_sandbox: danger-full-access`"
@@ -225,7 +225,7 @@ _SURE = 0.8
 """Least similarity to a known key for a hint, if the keys of the environment are not known."""
 
 _OF_MODE = {"ratio": ("data_path", "split_output_dir"), "split_dir": ("split_dir",)}
-"""Keys that one way of splitting reads, and the other does not."""
+"""Keys that only one split mode reads, by mode."""
 
 
 def open_skill(spec: SkillSpec, *, deciding: bool = True) -> Opened | None:

@@ -3,7 +3,7 @@
     config.json             settings of the run, without secrets
     history.json            one record per step
     runtime_state.json      state of the run
-    best_skill.md           the best so far; best_skill/ has all files of one that is a folder
+    best_skill.md           best skill so far; best_skill/ if it has several files
     skills/skill_vNNNN.md   the skill after each step, and after each other change
     steps/step_NNNN/        proposal, selection, edits and decision of a step
     slow_update/, meta_skill/, meta_reflect/, appendix/   results at the end of epochs
@@ -306,7 +306,7 @@ class SkillFolder(View):
 
 
 def _indented(data: object) -> bytes:
-    # surrogates stand for bytes that are not UTF-8, and only escapes can carry them
+    # surrogates represent bytes that are not UTF-8, and only escapes can encode them
     flat = json.dumps(data, ensure_ascii=True).encode()
     try:
         return msgspec.json.format(flat, indent=2)

@@ -251,7 +251,7 @@ _NOT_IN_CONVERSATION = ("session", EXPECTED, CASE)
 
 
 class PredictionFolders:
-    """Finds the folder of a rollout.
+    """Names the folders of rollouts.
 
     A batch belongs to the step that asked for it, a measurement to the step that made the skill.
     """
@@ -274,7 +274,7 @@ class PredictionFolders:
                 part += "_curr" if skill == step.opened.incumbent else "_prev"
             return f"{place}/{part}/{case_folder(job.case_id)}"
         if job.purpose == "probe" and place is not None:
-            # a probe that goes on from an earlier rollout is a candidate of its own
+            # a probe that continues an earlier rollout has its own candidate
             return f"{place}/deep_reflect/{case_folder(job.case_id)}"
         part = _EVALUATIONS.get(job.purpose, job.purpose)
         if skill == self._seed:

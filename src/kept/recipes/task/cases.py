@@ -101,7 +101,7 @@ def overlap_warnings(cases: Cases, name: str = "id") -> tuple[str, ...]:
 
 
 def _lines(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]:
-    """Line number and value of each line that holds one."""
+    """Yield the line number and the value of each line that is not empty."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
@@ -111,7 +111,7 @@ def _lines(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]
 
 
 def _list(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]:
-    """Place in the list and value of each item."""
+    """Yield the place in the list and the value of each item."""
     try:
         data: Any = parse_json(text)
     except ValueError as error:

@@ -50,15 +50,15 @@ def check_scorer(source: Source, texts: Mapping[str, str], cases: Cases | None) 
 
 @dataclass(frozen=True, slots=True)
 class Proposing:
-    """The proposers of a task, ready to be built."""
+    """Checked proposers of a task, ready to be built."""
 
     specs: tuple[SpecModel, ...] = ()
     found: tuple[Mapping[str, Read], ...] = ()
-    """The texts that the check of each proposer read: a run depends on them."""
+    """Texts that the check of each proposer read; the run depends on them."""
 
     @property
     def kinds(self) -> list[str]:
-        """The kind of each proposer."""
+        """Kind of each proposer."""
         return [PROPOSERS.name(spec) for spec in self.specs]
 
     @property

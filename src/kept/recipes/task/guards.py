@@ -35,7 +35,7 @@ def _guards(spec: GuardsSpec, cases: Cases, kinds: Collection[str]) -> Iterator[
         yield SectionsGuard(None if keep == "all" else keep, spec.sections.max_level)
     if spec.copied is not None and not cases.implicit:
         said = spec.copied.allow_train
-        # putting train cases into the text is what `demos` is for
+        # `demos` is meant to copy train cases into the text
         yield copy_guard(cases, allow_train="demos" in kinds if said is None else said)
 
 

@@ -21,7 +21,7 @@ class TaskRecipe(Recipe[Request]):
 
     def compile(self, request: Request, context: Context) -> Compiled:
         """Compile the plan of a task.yaml."""
-        # at use: it takes longer to import than most commands to run
+        # imported at use: the import takes longer than most commands
         from kept.recipes.task.compile import compile_task
 
         return compile_task(context.source or context.spec, context.overrides, context.gate)

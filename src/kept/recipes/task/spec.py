@@ -27,7 +27,7 @@ def _off(value: object) -> object:
 
 
 def _titles(value: Any) -> Any:  # noqa: ANN401 # whatever a file may say
-    # one wording for what is neither `all` nor a list of titles
+    # a single message for any other value, not one for each member of the union
     if value == "all" or isinstance(value, list):
         return value  # pyright: ignore[reportUnknownVariableType] # of anything
     raise ValueError("neither `all` nor a list of titles")
@@ -179,7 +179,7 @@ Race = Annotated[RaceSpec, BeforeValidator(_preset)]
 
 
 def _number(value: object) -> object:
-    # a scorer's `true` is the measure 1
+    # a scorer's `true` counts as 1
     return float(value) if isinstance(value, bool) else value
 
 
@@ -232,11 +232,11 @@ class MutationSpec(SpecModel):
     """Ways in which artifacts may be changed."""
 
     mode: Literal["direct_edit"] | None = None
-    """`direct_edit` has a model edit the artifacts; `proposers`, where given, do it instead."""
+    """`direct_edit` lets a model edit the artifacts; `proposers`, if given, replace it."""
     allowed_file_types: Annotated[
         tuple[Annotated[Text, AfterValidator(_file_type)], ...], Field(strict=False)
     ] = ()
-    """Artifacts of other types are carried along and never edited; by default all may be."""
+    """Types of artifacts that may be edited, by default all; others stay as they are."""
     max_changed_lines: Count | None = None
     """Lines removed plus lines added by one candidate."""
     protect: Annotated[tuple[ProtectSpec, ...], Field(strict=False)] = ()
@@ -251,7 +251,7 @@ class ObjectiveSpec(SpecModel):
     bounds: Annotated[tuple[Finite, Finite], Field(strict=False)] | None = None
     tie_tolerance: Annotated[Finite, Field(ge=0)] = 0.0
     deterministic: bool = False
-    """The same candidate scores the same each time: nothing is run again to confirm it."""
+    """True if the same candidate always scores the same: nothing is run again to confirm it."""
     pass_at: Finite | None = None
     """Value of the primary metric at which `kept eval` counts a case as passed."""
 
@@ -266,7 +266,7 @@ class ObjectiveSpec(SpecModel):
 
 
 class ConstraintSpec(SpecModel):
-    """A condition that blocks a keep."""
+    """A condition on a metric; a candidate that violates it is not kept."""
 
     metric: Text
     op: Operator
@@ -328,13 +328,13 @@ class CasesSpec(SpecModel):
     stratify: Text | None = None
     """Field of the cases; every split gets its share of each value of it."""
     expected: Text | None = None
-    """The field with the expected output; by default one named `expected`, `label` or the like."""
+    """Field with the expected output; by default one named `expected`, `label` or the like."""
     show_expected: bool = True
     """True if optimizers see the expected output of train cases."""
 
     @property
     def ratio(self) -> tuple[int, ...]:
-        """The split as numbers."""
+        """Shares of the split as numbers."""
         return shares_of(self.split)
 
 

@@ -221,7 +221,7 @@ class Sight:
         if self.gold:
             return ()
         about = self.about(case)
-        # expected answers that a scorer wrote down
+        # expected answers that a scorer recorded in the trace
         told = (item.data.get("reference") for item in trace if item.role == VERIFICATION)
         return (about.reference, *about.golds, *(str(one) for one in told if one))
 

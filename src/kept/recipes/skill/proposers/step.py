@@ -40,7 +40,7 @@ from kept.recipes.skill.proposers.update import Updated, update_by_edits, update
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProposer:
-    """Implements `kept.core.ports.Proposer`."""
+    """Implements `kept.core.ports.Proposer`: proposes what a batch of rollouts suggests."""
 
     teacher: Teacher
     analysts: Analysts

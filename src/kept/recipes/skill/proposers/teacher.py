@@ -234,7 +234,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """One proposal's conversation with the teacher; each question has a scope of its own."""
+    """Conversation of one proposal with the teacher; each question has its own scope."""
 
     teacher: Teacher
     brief: Brief
