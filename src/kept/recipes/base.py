@@ -84,7 +84,7 @@ class Context:
     watched: "Watched | None" = None
     """Listener for the events of agent runs, which may stop them."""
     force: bool = False
-    """Read the sources of indexes again, whatever is known of them."""
+    """True to read the sources of indexes again, and ignore cached ones."""
     strict: bool = False
     """Report rows of case files that are not cases; nothing is run."""
 
