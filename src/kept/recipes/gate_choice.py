@@ -18,15 +18,15 @@ from kept.proposers.variants import Variants
 
 @runtime_checkable
 class Usual(Protocol):
-    """A runner that can say what a rollout costs when nothing is unusual about it."""
+    """A runner that can tell the usual cost of a rollout."""
 
     def usual_usd(self, candidate: Candidate, case: Case) -> float | None:
-        """With a reply of middling length; None where nobody can tell."""
+        """Return the cost with a reply of medium length; None if it is not known."""
         ...
 
 
 def usual_call(plan: Plan) -> float | None:
-    """The mean over cases of what a rollout of the seed usually costs; None where nobody knows."""
+    """Return the mean usual cost of a rollout of the seed over cases; None if not known."""
     if not isinstance(plan.runner, Usual):
         return None
     cases = (*plan.cases.train, *plan.cases.holdout, *plan.cases.test)
@@ -36,24 +36,24 @@ def usual_call(plan: Plan) -> float | None:
 
 
 def paid_for_runs_alone(plan: Plan) -> bool:
-    """Whether nobody is paid by the call but the model that is run: no judge, no writer."""
-    # at use: a plan made in Python has no facts
+    """True if only the model that is run is paid by the call: no judge, no proposer."""
+    # imported at use: a plan made in Python has no facts
     from kept.recipes.base import plan_facts
 
     return all(charge.by == "runner" for charge in plan_facts(plan).charges)
 
 
 MIN_REPEATS = 30
-"""Rollouts without which no race over repeats could end in a keep: 13 wins in a row, and a few."""
+"""Fewest rollouts with which a race over repeats can end in a keep: 13 wins in a row, and a few."""
 
 
 def gate_without_cases(plan: Plan) -> Gate:
-    """The one that runs the seed three times; where a budget cannot pay for more, `strict`."""
+    """Return the gate `repeats`; `strict` if the budget pays for too few rollouts."""
     return Repeats() if _too_few(plan) is None else Strict()
 
 
 def repeats_of(plan: Plan) -> Repeats:
-    """The gate `repeats`, where somebody names it and it can decide."""
+    """Return the gate `repeats`, as named by the user; raises `SetupError` if it cannot decide."""
     if not plan.cases.implicit:
         message = "the gate `repeats` is for a run without cases: it repeats the whole evaluation"
         raise SetupError(message, hint="leave out the cases, or use the gate `race` or `strict`")
@@ -65,7 +65,7 @@ def repeats_of(plan: Plan) -> Repeats:
 
 
 def _too_few(plan: Plan) -> int | None:
-    """The rollouts that the budget comes to, where they are too few; else None."""
+    """Return the rollouts that the budget allows if they are too few, else None."""
     limit = rollouts_within(plan.budget, plan.worst_usd)
     return None if limit is None or limit >= MIN_REPEATS else limit
 
@@ -74,15 +74,16 @@ ScheduleName = Literal["bandit", "in_turn"]
 
 
 def schedule_name(schedule: Schedule) -> ScheduleName:
-    """How the proposers of a run have their turns."""
+    """Return the name of the schedule by which the proposers of a run take turns."""
     inner = schedule.inner if isinstance(schedule, Pooling) else schedule
     return "bandit" if isinstance(inner, Bandit) else "in_turn"
 
 
 def schedule_of(proposers: Sequence[Proposer], name: ScheduleName, seed: int) -> Schedule:
-    """The schedule of that name; where there is nobody to choose between, in turn."""
+    """Return the schedule of that name; round robin if there is no choice between proposers."""
     names = tuple(proposer.name for proposer in proposers)
     given = frozenset(one.name for one in proposers if isinstance(one, Variants))
+    # a bandit needs several proposers, and one at least that writes texts
     if name == "in_turn" or len(names) < 2 or len(given) == len(names):
         return RoundRobin(names)
     return Bandit(names, seed, given)

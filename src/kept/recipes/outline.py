@@ -19,7 +19,7 @@ from kept.recipes.gate_choice import schedule_name, usual_call
 
 
 def outline(compiled: Compiled) -> dict[str, Any]:
-    """Everything a person wants to know before a run."""
+    """Return everything that a user wants to know before a run."""
     plan = compiled.plan
     spec, facts = plan.spec, plan_facts(plan)
     cases, most = plan.cases, forecast(plan)
@@ -67,6 +67,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
             "words": _rule(plan, most.per_step),
             "numbers": asdict(plan.gate) if is_dataclass(plan.gate) else {},
         },
+        # `given` leaves out what the run itself proposes; `schedule` below counts the rest
         "proposers": (given := [p.name for p in plan.proposers if p.name not in OF_THE_RUN]),
         "schedule": schedule_name(plan.schedule) if len(given) > 1 else None,
         "prompts": facts.prompts,
@@ -96,7 +97,7 @@ def outline(compiled: Compiled) -> dict[str, Any]:
 
 
 def _likely(plan: Plan, most: Forecast) -> dict[str, Any] | None:
-    """What most runs come to; of money what the runner's calls cost, where that can be told."""
+    """Return what most runs use; in money only the runner's calls, if their cost is known."""
     if most.likely is None:
         return None
     each = plan.worst_usd or usual_call(plan)
@@ -104,13 +105,14 @@ def _likely(plan: Plan, most: Forecast) -> dict[str, Any] | None:
     for name, rollouts in (("useless", most.likely.useless), ("kept", most.likely.kept)):
         usd = None if each is None else rollouts * each
         if usd is not None and most.usd is not None and most.usd > 0:
+            # the run stops at its limit, whatever the estimate
             usd = min(usd, most.usd)
         found[name] = {"rollouts": rollouts, "usd": usd}
     return found
 
 
 def _seed_call(plan: Plan) -> float | None:
-    """The most that the runner's model is paid for a call about the seed; None where not known."""
+    """Return the highest cost of a call of the runner's model for the seed; None if not known."""
     if not isinstance(plan.runner, ModelRunner | ChatRunner):
         return None
     cases = (*plan.cases.train, *plan.cases.holdout, *plan.cases.test)
@@ -130,7 +132,7 @@ def _repeats_rule(gate: Repeats, objective: Objective) -> str:
 
 
 def _rule(plan: Plan, each: int) -> str:
-    """What the gate keeps, in words."""
+    """Describe in words what the gate keeps."""
     gate, train, holdout = plan.gate, len(plan.cases.train), len(plan.cases.holdout)
     if isinstance(gate, Repeats):
         return _repeats_rule(gate, plan.objective)

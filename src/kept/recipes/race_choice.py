@@ -1,4 +1,4 @@
-"""What a plan needs besides its gate to be a race: a pool, an end in good order, money for it."""
+"""Parts that a plan needs for a race besides its gate: a pool, a fitted end, money for it."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from kept.recipes.task.spec import RaceSpec
 
 MIN_RACE_CASES = 8
-"""Deciding cases without which nothing could be proven for others."""
+"""Fewest deciding cases with which a gain can be proven for other cases."""
 
 DEARER, JUDGED = 2, 8
-"""How many times what a call usually costs a rollout may turn out to cost, and a final can be paid;
-the same where judges are paid as well, of whom nobody says what they are asked."""
+"""Factors by which a rollout may cost more than a usual call, and a final can still be paid.
+The second holds if judges are paid as well: what they are asked is not known before."""
 
 LAST_RACE = 14
-"""Passes over the deciding cases, of both sides, that are kept for a last race of the pool."""
+"""Passes over the deciding cases, of both sides, reserved for a last race of the pool."""
 
 LAST_PART = 0.1
-"""Share of a rollout budget that they may be at most."""
+"""Largest share of a rollout budget that the last race may take."""
 
 CLIMBING = 16
-"""Deciding cases from which on a race by signs can tell what helps half of them, without noise."""
+"""Fewest deciding cases with which signs alone show, without noise, what helps half of them."""
 
 
 def race_of(spec: "RaceSpec") -> Race:
-    """The preset that a task names, with the figures that it sets itself."""
+    """Return the preset that a task names, with the task's own figures."""
     race, said = PRESETS[spec.preset], dict(spec.said)
     screen = replace(race.screen, **said.pop("screen", {}))
     simplify = replace(race.simplify, **said.pop("simplify", {}))
@@ -49,25 +49,25 @@ def race_of(spec: "RaceSpec") -> Race:
 
 
 class Decided(NamedTuple):
-    """The gate of a run that names none."""
+    """Gate chosen for a run that names none."""
 
     gate: Gate
     why: str = ""
-    """Why it is not the race; empty where it is."""
+    """Reason why it is not the race; empty if it is."""
 
 
 def default_gate(plan: Plan, began: str = "") -> Decided:
-    """The race, where cases and rollouts are enough for one; else `strict`.
+    """Return the race if there are enough cases and rollouts for one, else `strict`.
 
-    Without cases, `strict` as well, unless repeats of the same run differ. A run that goes on keeps
-    the gate that it began with, whatever its budget is now.
+    Without cases it is `repeats`, or `strict` with tie-breakers or too few rollouts. A resumed run
+    keeps the gate that it began with, whatever its budget is now.
     """
     if began == "race":
         return Decided(PRESETS["balanced"])
     if began:
         return Decided(Repeats() if began == "repeats" else Strict(), "the run began with it")
     if plan.cases.implicit:
-        # repeats of one run know no ties
+        # the gate `repeats` cannot recognize ties
         ties = plan.objective.tie_breakers
         return Decided(Strict() if ties else gate_without_cases(plan), "there are no cases")
     try:
@@ -79,7 +79,7 @@ def default_gate(plan: Plan, began: str = "") -> Decided:
 
 
 def raced_ties(plan: Plan) -> None:
-    """Raise a `SetupError` where a race could not tell what is a tie."""
+    """Raise a `SetupError` if a race could not recognize a tie."""
     if not plan.objective.tie_breakers:
         return
     if plan.objective.scale is None:
@@ -92,13 +92,14 @@ def raced_ties(plan: Plan) -> None:
 
 
 def with_race(plan: Plan) -> Plan:
-    """The plan, racing if its gate is the race; else as it was."""
+    """Return the plan with the parts of a race if its gate is the race; else unchanged."""
     gate, schedule = plan.gate, plan.schedule
     if not isinstance(gate, Race) or not isinstance(schedule, Racing):
         return plan
     gate = _with_final(_simplifying(_fitted(gate, plan), plan), plan)
     final = gate.final.among > 0
     own = (Merge(plan.locate, single=final), *MEASURED)
+    # the race proposes merges and measurements itself, under these names
     for name in {proposer.name for proposer in plan.proposers} & {one.name for one in own}:
         raise SetupError(
             f"`{name}` is a proposer of the race itself", hint="give yours another name"
@@ -108,6 +109,7 @@ def with_race(plan: Plan) -> Plan:
     late = None
     if limit is not None:
         last_race = min(2 * LAST_RACE * len(cases.holdout), int(limit * LAST_PART))
+        # from here on the pool is raced as it is: later there would be no budget for that
         late = limit - _reserve(gate, plan) - last_race
     pooling = Pooling(
         schedule,
@@ -136,7 +138,7 @@ def with_race(plan: Plan) -> Plan:
 
 
 def _least(gate: Race, plan: Plan) -> tuple[int, int]:
-    """Rollouts of the smallest end there is, and of its claim."""
+    """Return the rollouts of the smallest end, claim included, and of its claim alone."""
     claim = 2 * len(plan.cases.test)
     if gate.fixed:
         return claim, claim
@@ -146,7 +148,7 @@ def _least(gate: Race, plan: Plan) -> tuple[int, int]:
 
 
 def _paid_by_call(gate: Race, plan: Plan) -> PaidByCall | None:
-    """What the end needs of money whose rollouts have no known price; None where they have one."""
+    """Return the end's needs if a money limit holds and rollouts have no known price; else None."""
     usd = plan.budget.rollouts_usd
     if usd is None or plan.worst_usd:
         return None
@@ -163,18 +165,18 @@ def _paid_by_call(gate: Race, plan: Plan) -> PaidByCall | None:
 
 
 def _simplifying(gate: Race, plan: Plan) -> Race:
-    """The gate with levels for as many simplifications as are open at once."""
+    """Return the gate with levels for all simplifications that may be open at once."""
     cuts = any(getattr(one, "simplifies", False) for one in plan.proposers)
     ties = bool(plan.objective.tie_breakers)
-    # for a tie, what it would take the place of is asked as well
+    # one more for a tie: the candidate that it would replace is evaluated as well
     bars = 1 + MOST_BARS + ties if cuts or ties else 1
     return replace(gate, simplify=replace(gate.simplify, at_once=plan.width, bars=bars))
 
 
 def _with_final(gate: Race, plan: Plan) -> Race:
-    """The gate with a final among alternatives, where they are all there is and it can be paid.
+    """Return the gate with a final, if a run only has alternatives and can pay for it.
 
-    A final asks which is the best, and not which of those that are as good costs the least.
+    A final finds the best alternative, not the cheapest of equals: tie-breakers rule it out.
     """
     if plan.objective.tie_breakers:
         return gate
@@ -191,24 +193,25 @@ def _with_final(gate: Race, plan: Plan) -> Race:
 
 
 def _contested(plan: Plan) -> int:
-    """Cases of a final: all but the sealed ones."""
+    """Count the cases of a final: all but the sealed test cases."""
     return len(plan.cases.train) + len(plan.cases.holdout)
 
 
 def _alternatives(plan: Plan) -> int:
-    """How many texts there are to choose from; 0 where that is not all that a run does.
+    """Count the texts to choose from; 0 if a run does more than choose.
 
-    They stood before the run, so that no case has shaped them, and they take each other's place.
+    The texts existed before the run, so no case has shaped them, and each replaces the others.
     """
     given = [one for one in plan.proposers if isinstance(one, Variants)]
     texts = [{*variant.texts} for one in given for variant in one.variants]
+    # any two of them change a common file, or they could be combined
     if len(given) < len(plan.proposers) or not all(a & b for a, b in combinations(texts, 2)):
         return 0
     return len(texts)
 
 
 def _reserve(gate: Race, plan: Plan) -> int:
-    """Rollouts of both sides for the proof and the claim, and for a look at what is proven."""
+    """Count the rollouts of both sides for proof and claim, and for a look at what is proven."""
     if gate.final.among:
         return gate.final.rest(_contested(plan)) + _claims(gate, plan)
     if gate.fixed:
@@ -222,17 +225,17 @@ def _claims(gate: Race, plan: Plan) -> int:
 
 
 def _look(gate: Race, plan: Plan) -> int:
-    """Rollouts by which several together are looked at before they are raced or proven."""
+    """Count the rollouts that screen several candidates together before a race or proof."""
     return max(size for size, _ in gate.screen.together) if plan.cases.train else 0
 
 
 def _limit(plan: Plan) -> int | None:
-    """Rollouts that the budget comes to, by number or by money."""
+    """Return the rollouts that the budget allows, by number or by money."""
     return rollouts_within(plan.budget, plan.worst_usd)
 
 
 def _fitted(gate: Race, plan: Plan) -> Race:
-    """The gate with an end that leaves most of a small budget to what comes before it."""
+    """Return the gate with an end that leaves most of a small budget to the search before it."""
     if gate.fixed:
         return gate
     if len(plan.cases.holdout) < MIN_RACE_CASES:
@@ -244,6 +247,7 @@ def _fitted(gate: Race, plan: Plan) -> Race:
     limit = _limit(plan)
     if limit is None or _reserve(gate, plan) <= limit * END_PART:
         return gate
+    # first fewer passes of proof, then a single pass of the claim, at last the least of both
     cases, most, look = plan.cases, max(gate.promote_passes), _look(gate, plan)
     for claims in (gate.claim_passes, 1):
         passes = int((limit * END_PART - look) / 2 - claims * len(cases.test)) // len(cases.holdout)

@@ -1,7 +1,7 @@
-"""Every recipe by its name, and the one that a spec means.
+"""Registry of recipes by name, and detection of the recipe that a spec means.
 
-Recipes are no plugin point: what others add are components. A recipe is imported when a run or a
-spec needs it.
+Recipes are not a plugin point: plugins add components. A recipe is imported when a run or a spec
+needs it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,26 +47,26 @@ RECIPES: Mapping[str, str] = {
         COMPARE,
     )
 }
-"""Name of a recipe to its module, which has it as `RECIPE`."""
+"""Module of each recipe by name; the module has it as `RECIPE`."""
 
 _SPECS = (SUITE, SKILL, AGENT_CONFIG, TASK)
 """Recipes that a spec can mean, in the order in which they are tried."""
 
 _FILE = "task.yaml"
 _NAMES = (_FILE, "agent.yaml", "skill.yaml", "suite.yaml")
-"""What the spec of a folder may be called, in the order in which they are looked for."""
+"""File names for the spec of a folder, in the order in which they are looked for."""
 
 _KINDS = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}"
 
 _BROUGHT = (".py", ".jsonl", ".json", ".csv", ".md")
-"""Files that `kept init --from` makes a task from."""
+"""Suffixes of files from which `kept init --from` makes a task."""
 
 R = TypeVar("R", bound=Request)
 F = TypeVar("F", bound=Facts)
 
 
 def recipe_named(name: str) -> Recipe[Any]:
-    """The recipe of that name; one without a request or facts of its own for any other name."""
+    """Return the recipe of that name; for an unknown name, one without request or facts."""
     place = RECIPES.get(name)
     return _UNKNOWN if place is None else cast("Recipe[Any]", import_module(place).RECIPE)
 
@@ -80,12 +80,12 @@ _UNKNOWN = _Unknown()
 
 
 def recipe_of(path: Path) -> Recipe[Any] | None:
-    """The recipe that a spec means, or the spec of a folder; None for what is no spec."""
+    """Return the recipe of a spec, or of the spec in a folder; None if it is not a spec."""
     return _meant(_read(find_spec(path)))
 
 
 def _read(file: Path) -> "Source":
-    # here, and not above: most commands read no spec
+    # imported at use: most commands read no spec
     from kept.spec.source import read_source
 
     return read_source(file)
@@ -98,16 +98,17 @@ def _meant(source: "Source") -> Recipe[Any] | None:
 
 
 def means(path: Path, kind: type[Request]) -> bool:
-    """True if the spec of a path is of the recipe with requests of this kind."""
+    """True if the spec of a path belongs to the recipe with this type of request."""
     recipe = recipe_of(path)
     return recipe is not None and recipe.request is kind
 
 
 def request_in(started: RunStarted | None, kind: type[R], folder: Path | None = None) -> R | None:
-    """The request of a run, if it is of this kind; None for a run of another recipe.
+    """Return the request of a run, if it is of this kind; None for a run of another recipe.
 
-    Raises a `JournalError` if it cannot be read, with the line where the folder is known.
+    Raises a `JournalError` if it cannot be read, with the line if the folder is known.
     """
+    # the type is compared first: nothing of another recipe is decoded
     own = recipe_named(started.recipe).request if started else Request
     if started is None or not issubclass(own, kind):
         return None
@@ -115,7 +116,7 @@ def request_in(started: RunStarted | None, kind: type[R], folder: Path | None = 
 
 
 def facts_in(started: RunStarted | None, kind: type[F], folder: Path | None = None) -> F | None:
-    """The facts of a run, if they are of this kind; else like `request_in`."""
+    """Return the facts of a run, if they are of this kind; else like `request_in`."""
     own = recipe_named(started.recipe).facts if started else Facts
     if started is None or not issubclass(own, kind):
         return None
@@ -123,12 +124,12 @@ def facts_in(started: RunStarted | None, kind: type[F], folder: Path | None = No
 
 
 def request_of(run: Run | Glance, kind: type[R]) -> R | None:
-    """The request of a run, if it is of this kind; None for a run of another recipe."""
+    """Return the request of a run, if it is of this kind; None for a run of another recipe."""
     return request_in(_started(run), kind, run.folder)
 
 
 def facts_of(run: Run | Glance, kind: type[F]) -> F | None:
-    """The facts of a run, if they are of this kind; None for a run of another recipe."""
+    """Return the facts of a run, if they are of this kind; None for a run of another recipe."""
     return facts_in(_started(run), kind, run.folder)
 
 
@@ -143,20 +144,20 @@ def _started(run: Run | Glance) -> RunStarted | None:
 
 
 def start_command(started: RunStarted, folder: Path | None = None) -> str:
-    """The command line that starts another such run; empty for a run without one."""
+    """Return the command line that starts another such run; empty for a run without one."""
     recipe = recipe_named(started.recipe)
     request = request_in(started, recipe.request, folder)
     return command_line(recipe, started.settings.spec, request)
 
 
 def compile_spec(path: Path, overrides: Sequence[str] = ()) -> Compiled:
-    """The plan of a spec, or of the one in a folder."""
+    """Compile the plan of a spec, or of the spec in a folder."""
     recipe, context = _understood(path, Context(overrides=overrides))
     return recipe.compile(recipe.request(), context)
 
 
 def compile_sweep(path: Path, wanted: "Wanted", context: Context) -> Compiled:
-    """The plan that measures what a spec names: an agent, a skill, or the seed of a task."""
+    """Compile the plan that measures an agent, a skill, or the seed of a task."""
     from kept.recipes.evaluate.request import Evaluation
 
     recipe, context = _understood(path, context)
@@ -164,7 +165,7 @@ def compile_sweep(path: Path, wanted: "Wanted", context: Context) -> Compiled:
 
 
 def _understood(path: Path, context: Context) -> tuple[Recipe[Any], Context]:
-    """The recipe of a spec, and a context with the spec as it was parsed."""
+    """Return the recipe of a spec, and a context with the parsed spec."""
     file = find_spec(path)
     source = _read(file)
     recipe = _meant(source)
@@ -174,9 +175,9 @@ def _understood(path: Path, context: Context) -> tuple[Recipe[Any], Context]:
 
 
 def compile_resumed(run: Run, context: Context, anew: Request | None = None) -> Compiled:
-    """What a run was, compiled again; `context.overrides` are what is set now.
+    """Compile the plan of a run again, to resume it; `context.overrides` are set now.
 
-    `anew` takes the place of the request that the journal has.
+    `anew` replaces the request in the journal.
     """
     started = run.state.started
     assert started is not None, "a run that can be read has started"
@@ -184,6 +185,7 @@ def compile_resumed(run: Run, context: Context, anew: Request | None = None) -> 
     request = request_in(started, recipe.request, run.folder)
     assert request is not None, "a recipe has the type of its own request"
     again = anew or recipe.resumed(request, run, context.overrides)
+    # the new overrides come last, so that they win
     overrides = (*started.settings.spec.overrides, *context.overrides)
     spec = run.spec or Path()
     return recipe.compile(again, replace(context, spec=spec, overrides=overrides, past=run))
@@ -198,7 +200,7 @@ def _no_spec(path: Path, source: "Source") -> SetupError:
 
 
 def find_spec(path: Path) -> Path:
-    """The file that a path means: itself, or the spec of a folder by its usual name."""
+    """Return the file that a path means: itself, or the spec of a folder by its usual name."""
     if path.is_dir():
         for name in _NAMES:
             if (path / name).is_file():
@@ -215,7 +217,7 @@ def find_spec(path: Path) -> Path:
 
 
 def _in_folder(path: Path) -> str:
-    """What a person may have meant by a folder."""
+    """Return a hint at what the user may have meant by a folder."""
     if (path / "journal.jsonl").exists():
         return f"it is the folder of a run: `{program()} resume {path}` goes on with that"
     there = sorted(one.name for one in path.iterdir() if one.suffix in (".yaml", ".yml"))

@@ -1,4 +1,4 @@
-"""What a call of `kept.optimize` or `kept.compare` is given, made into the parts of a plan."""
+"""Parts of a plan from the arguments of `kept.optimize` and `kept.compare`."""
 
 import hashlib
 import inspect
@@ -42,16 +42,17 @@ log = logging.getLogger("kept")
 GateName = Literal["strict", "race", "repeats"]
 
 BY_MODEL = ("edit", "reflect", "rewrite", "simplify")
-"""Words that in a task name a model which proposes; here each is a function of `kept`."""
+"""Kinds of model proposers in a task; from Python each is a function of `kept`."""
 
 ProposerLike = Proposer | Callable[..., Any] | str
 """A proposer, a function of the brief, or a text to try."""
 
 
 def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
-    """The texts of an artifact by name."""
+    """Return the texts of an artifact by name; raises `SetupError` for what is not text."""
     if isinstance(artifact, Path):
         try:
+            # `newline=""` keeps line endings as they are
             with artifact.open(encoding="utf-8", newline="") as file:
                 return {artifact.name: file.read()}
         except (OSError, UnicodeDecodeError) as error:
@@ -74,11 +75,12 @@ def artifact_texts(artifact: str | Path | Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_names(texts: Mapping[Any, object]) -> None:
-    """Refuse names that the texts cannot be written by, as files below a folder."""
+    """Refuse names that are not valid paths of files below a folder."""
     hint = 'name each as a file, as in {"prompt.md": "…", "tools/search.md": "…"}'
     for name in texts:
         if not isinstance(name, str) or not is_safe_path(name):
             raise SetupError(f"{name!r:.60} is no name of a text", hint=hint)
+        # a name cannot be both a file and a folder of another file
         above = [str(folder) for folder in PurePosixPath(name).parents if str(folder) in texts]
         if above:
             raise SetupError(f"`{above[0]}` cannot be a text and hold `{name}`", hint=hint)
@@ -87,11 +89,11 @@ def _check_names(texts: Mapping[Any, object]) -> None:
 def make_versions(
     first: str | Path | Mapping[str, str], others: Sequence[str | Path | Mapping[str, str]]
 ) -> "list[Version]":
-    """What is compared, by names that answers can be told with: files by theirs, texts by letters.
+    """Name the versions to compare: a file by its path, a text by a letter.
 
-    A text or a file stands for the only text of the first, whatever that is called.
+    A text or a file replaces the only text of the first version, whatever that is called.
     """
-    # at use: it brings what only comparisons need
+    # imported at use: only comparisons need it
     from kept.recipes.compare.compile import Version
 
     made: list[Version] = []
@@ -105,7 +107,7 @@ def make_versions(
 
 
 def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Cases:
-    """What to evaluate on, split."""
+    """Split the cases, and warn of too few or overlapping ones."""
     if given is None:
         return implicit_cases()
     if isinstance(given, Cases):
@@ -137,13 +139,13 @@ def make_cases(given: Iterable[Any] | Cases | None, split: str, seed: int) -> Ca
 
 
 def warn_of_overlaps(cases: Cases) -> None:
-    """Name a few cases that stand in more than one split."""
+    """Warn of cases that are in more than one split."""
     if found := find_overlaps(cases):
         log.warning("%s; what is kept may only fit those", overlap_words(found))
 
 
 def warned(told: tuple[str, ...]) -> tuple[str, ...]:
-    """The same, told at once: what it says is worth knowing before a run is paid for."""
+    """Log warnings at once, before the run costs money, and return them unchanged."""
     for words in told:
         log.warning("%s", words)
     return told
@@ -155,7 +157,7 @@ def _warn_of_few(cases: Cases) -> None:
 
 
 def _check_data(cases: Sequence[Case]) -> None:
-    """Refuse what has no end: a run is known again by what its cases hold."""
+    """Refuse data that cannot be written as text: a resume recognizes a run by its cases."""
     for case in cases:
         try:
             case_text(case)
@@ -176,7 +178,7 @@ def _case_id(item: object, number: int) -> str:
 
 
 def parse_ratio(split: str) -> tuple[int, ...]:
-    """`3:5:2` as numbers."""
+    """Return the numbers of a split such as `3:5:2`."""
     parts = split.split(":") if isinstance(split, str) else []  # pyright: ignore[reportUnnecessaryIsInstance] # whatever a call was given
     shares = tuple(int(part) for part in parts if part.strip().isdigit())
     if len(parts) != 3 or len(shares) != 3 or not any(shares):
@@ -191,7 +193,7 @@ def make_runner(
     workers: int,
     timeout: float | None,
 ) -> tuple[Runner, Scorer]:
-    """What runs a candidate, and what scores that: a function does both, a runner may."""
+    """Return the runner and the scorer: a function is both, a `Runner` may be."""
     if not isinstance(given, Runner):
         runner = FunctionRunner(given, metric, workers, timeout)
         if runner.takes_text and len(seed.texts) != 1:
@@ -207,7 +209,7 @@ def make_runner(
 
 
 def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> Iterable[Proposer]:
-    """Proposers of what was given; texts to try become one of them."""
+    """Yield proposers for what was given; all texts to try become a single one."""
     names: dict[str, int] = {}
     plain = [text for text in given if isinstance(text, str)]
     if words := [text for text in plain if text in BY_MODEL]:
@@ -243,7 +245,7 @@ def make_proposers(texts: Mapping[str, str], given: Sequence[ProposerLike]) -> I
 
 
 def _check_proposer(function: Callable[..., Any]) -> None:
-    """Refuse a function that a brief cannot be given to, as far as that can be known."""
+    """Refuse a function that does not take a brief, if its signature is known."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -260,7 +262,7 @@ def _check_proposer(function: Callable[..., Any]) -> None:
 
 
 def check_fields(made: Sequence[Proposer], cases: Cases) -> None:
-    """Refuse a field that a model is to see and no train case has."""
+    """Refuse a field for a model to see that no train case has."""
     known = {key for case in cases.train if isinstance(case.data, Mapping) for key in case.data}  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] # any mapping
     for proposer in made:
         named: tuple[str, ...] = getattr(getattr(proposer, "sight", None), "fields", ())
@@ -273,10 +275,10 @@ def check_fields(made: Sequence[Proposer], cases: Cases) -> None:
 
 
 def check_paid(made: Sequence[Proposer], max_usd: float | None) -> None:
-    """Refuse a limit of money where a model that proposes has no worst case to hold it by."""
+    """Refuse a money limit if a model that proposes has no maximum price of a call."""
     if max_usd is None:
         return
-    # at use: most runs ask no model
+    # imported at use: most runs ask no model
     from kept.models.prices import Pricing
 
     for proposer in made:
@@ -290,21 +292,21 @@ def check_paid(made: Sequence[Proposer], max_usd: float | None) -> None:
 
 
 def make_probes(evaluate: object, made: Sequence[Proposer]) -> tuple[Probe, ...]:
-    """Looks at the endpoints of Kept's own models; functions have none that anybody knows of."""
+    """Return probes of the endpoints of Kept's own models; those of functions are not known."""
     asking = [evaluate, *made, *(getattr(proposer, "author", None) for proposer in made)]
     models: list[object] = [getattr(one, "model", None) for one in asking]
     if not any(models):
         return ()
-    # at use: most runs ask no model
+    # imported at use: most runs ask no model
     from kept.models.roles import probes_of_models
 
     return probes_of_models(models)
 
 
 def with_gate(plan: Plan, gate: Gate | GateName | None, began: str = "") -> Plan:
-    """The plan with the gate that a word means; of none, the race where it can be held.
+    """Return the plan with the gate of a name; without one, with the default gate.
 
-    A run that goes on and is given none has the one that it began with.
+    A resumed run without a gate argument keeps the gate that it began with.
     """
     if gate == "strict" or (gate is None and began == "strict"):
         return replace(plan, gate=Strict())
@@ -313,7 +315,7 @@ def with_gate(plan: Plan, gate: Gate | GateName | None, began: str = "") -> Plan
     if gate is None and plan.cases.implicit and not began:
         return replace(plan, gate=gate_without_cases(plan), not_race="there are no cases")
     if gate is None or gate == "race":
-        # at use: without cases a run does without it and the statistics behind it
+        # imported at use: a run without cases needs neither the race nor its statistics
         from kept.gates.race import PRESETS
         from kept.recipes.race_choice import default_gate
 
@@ -323,7 +325,7 @@ def with_gate(plan: Plan, gate: Gate | GateName | None, began: str = "") -> Plan
 
 
 def racing(plan: Plan) -> Plan:
-    """The plan, with what a race needs besides its gate if it is one."""
+    """Return the plan with the parts of a race if its gate is one; else unchanged."""
     if not isinstance(plan.gate, Proving):
         return plan
     from kept.recipes.race_choice import with_race
@@ -332,39 +334,39 @@ def racing(plan: Plan) -> Plan:
 
 
 def make_guards(given: Sequence[Guard] | None, cases: Cases) -> tuple[Guard, ...]:
-    """The guards that were given, or the one against copied cases."""
+    """Return the given guards; by default the one against copied cases."""
     if given is not None:
         return tuple(given)
     if cases.implicit:
         return ()
-    # at use: without cases there is nothing to copy from
+    # imported at use: without cases there is nothing to copy from
     from kept.core.guards import copy_guard
 
     return (copy_guard(cases, allow_train=True),)
 
 
 def source_of(function: object) -> str:
-    """A hash of a function's source, so that a resume notices another measure.
+    """Return a hash of a function's source, so that a resume notices another measure.
 
-    What is no function may say what it is by a `source` of its own.
+    An object that is not a function may identify itself by an attribute `source`.
     """
     try:
         told = getattr(function, "source", None)
         source = told if isinstance(told, str) else _lines_of(cast("Any", function))
     except (OSError, TypeError):
-        # typed at a prompt, or a callable object: its name is all there is
+        # typed at a prompt, or a callable object: only its name is known
         source = getattr(function, "__qualname__", type(function).__qualname__)
     return hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _lines_of(function: Any) -> str:  # noqa: ANN401 # a function, a method, a class, a callable
-    """The source of a function, by the lines that its code says it stands on.
+    """Return the source of a function, by the line numbers in its code object.
 
-    `inspect.getsource` has a tokenizer look for the end: as much work as hundreds of rollouts.
+    `inspect.getsource` finds the end with a tokenizer: as much work as hundreds of rollouts.
     """
     plain = inspect.unwrap(function)
     code = getattr(plain, "__code__", None)
-    # Python 3.12 gives the constants of a lambda over several lines the position of its first line
+    # Python 3.12 places all constants of a multi-line lambda at its first line
     if not isinstance(code, CodeType) or code.co_name == "<lambda>":
         return inspect.getsource(function)
     lines = linecache.getlines(code.co_filename, getattr(plain, "__globals__", None))
@@ -375,7 +377,7 @@ def _lines_of(function: Any) -> str:  # noqa: ANN401 # a function, a method, a c
 
 
 def _last_line(code: CodeType) -> int:
-    """Where a function ends, with those that are written in it."""
+    """Return the last line of a function, with its nested functions."""
     ends = [end for _, end, _, _ in code.co_positions() if end is not None]
     inner = [_last_line(one) for one in code.co_consts if isinstance(one, CodeType)]
     return max([code.co_firstlineno, *ends, *inner])

@@ -1,6 +1,6 @@
-"""Models that propose, for a call from Python: `kept.edit`, `kept.reflect` and the like.
+"""Model proposers for a call from Python: `kept.edit`, `kept.reflect` and the like.
 
-The same proposers, with the same keys, as a task has under `proposers`.
+They are the same, with the same keys, as those under `proposers` of a task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,50 +19,50 @@ from kept.proposers.by_model import ByModelSpec, Kind, make_editor
 from kept.proposers.registry import PROPOSERS
 
 ModelLike = str | Mapping[str, Any]
-"""`provider/model`, or a mapping with the keys that a block of a task has."""
+"""`provider/model`, or a mapping with the keys of a model block in a task."""
 
 
 class Keys(TypedDict, total=False):
-    """What may be said of such a proposer besides its model; all have defaults."""
+    """Options of a model proposer besides its model; all have defaults."""
 
     fields: Sequence[str]
-    """Of train cases, that the model may see; by default none, for they may hold the answer."""
+    """Fields of train cases that the model may see; by default none: they may hold the answer."""
     cases: int
-    """Train cases on which the incumbent is run first, for the model to see."""
+    """Number of train cases on which the incumbent is run first, for the model to see."""
     traces: int
-    """Of these, how many are shown from beginning to end."""
+    """Number of these whose traces are shown completely."""
     refused: int
-    """Proposals that came to nothing and are shown with their verdicts."""
+    """Number of unsuccessful proposals that are shown with their verdicts."""
     prompt: str | Path
-    """A file to stand for Kept's own prompt."""
+    """File that replaces Kept's own prompt."""
     name: str
-    """By default that of the function."""
+    """Name of the proposer; by default that of the function."""
 
 
 class ReflectKeys(Keys, total=False):
-    """The same of `reflect`."""
+    """Options of `reflect`."""
 
     batch: int
-    """Of the cases that are looked at, how many the model is shown in a step."""
+    """Number of the `cases` that the model is shown in a step."""
 
 
 def edit(model: ModelLike | None = None, **keys: Unpack[Keys]) -> Proposer:
-    """A model that answers with a few precise edits; by default the one that KEPT_MODEL names."""
+    """Return a proposer that makes a few precise edits; by default with the model of KEPT_MODEL."""
     return _made("edit", model, keys)
 
 
 def reflect(model: ModelLike | None = None, **keys: Unpack[ReflectKeys]) -> Proposer:
-    """A model that first says what goes wrong in a few cases, and then edits."""
+    """Return a proposer whose model first explains failures in a few cases, and then edits."""
     return _made("reflect", model, keys)
 
 
 def rewrite(model: ModelLike | None = None, **keys: Unpack[Keys]) -> Proposer:
-    """A model that writes whole texts anew."""
+    """Return a proposer whose model rewrites whole texts."""
     return _made("rewrite", model, keys)
 
 
 def simplify(model: ModelLike | None = None, **keys: Unpack[Keys]) -> Proposer:
-    """A model that writes the same with fewer words, which is kept where it is not worse."""
+    """Return a proposer whose model shortens texts; a shorter text is kept if it is not worse."""
     return _made("simplify", model, keys)
 
 
@@ -92,7 +92,7 @@ def _config(kind: Kind, spec: ByModelSpec) -> ModelConfig:
 
 
 def _told(kind: Kind, file: str | Path | None) -> str:
-    """What the model is told: Kept's own words, or those of a file."""
+    """Return the prompt of the model: Kept's own, or that of a file."""
     if file is None:
         return prompt(kind)
     try:
@@ -107,8 +107,8 @@ def _told(kind: Kind, file: str | Path | None) -> str:
 
 
 def _refused(kind: Kind, error: ValidationError) -> SetupError:
-    """The first thing that is wrong with a call, by the name of its argument."""
-    # the first part of a place says which kind of proposer was meant
+    """Return the first problem of a call, by the name of its argument."""
+    # the first part of a location is the kind of proposer
     mine = [row for row in error.errors() if kind in str(row["loc"][:1]).lower()]
     row = (mine or error.errors())[0]
     place = ".".join(str(part) for part in row["loc"][1:]) or "its arguments"

@@ -1,6 +1,6 @@
-"""What `kept.optimize` and `kept.compare` may be called with.
+"""Checks of the arguments of `kept.optimize` and `kept.compare`.
 
-What a type checker would have refused is refused here too, before it means something else.
+They refuse at run time what a type checker would refuse, before it can mean something else.
 """
 
 import inspect
@@ -42,7 +42,7 @@ def _is_range(value: object) -> bool:
 
 
 def _is_list(value: object, *methods: str) -> bool:
-    """Whether it is a list of things that have these methods."""
+    """True if it is a list of objects that have these methods."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         return False
     items = cast("Sequence[object]", value)
@@ -50,7 +50,7 @@ def _is_list(value: object, *methods: str) -> bool:
 
 
 def _awaited(sinks: Sequence[object]) -> bool:
-    """Whether one of these would have to be waited for, which nobody does."""
+    """True if a method of a sink is a coroutine function: Kept does not await sinks."""
     names = ("on_event", "on_rollout")
     told = (getattr(sink, name, None) for sink in sinks for name in names)
     return any(map(inspect.iscoroutinefunction, told))
@@ -58,18 +58,18 @@ def _awaited(sinks: Sequence[object]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """What one argument must be, and what is said where it is not."""
+    """Condition on one argument, and the message if it does not hold."""
 
     name: str
     holds: Callable[[object], bool]
     message: str
-    """With braces for what was given."""
+    """Message with braces for the value that was given."""
     hint: str
     optional: bool = False
 
 
 def _texts(name: str, called: str) -> _Check:
-    """The check of an argument that is an artifact."""
+    """Return the check of an argument that is an artifact."""
     return _Check(
         name,
         lambda value: isinstance(value, str | Path | Mapping),
@@ -238,24 +238,24 @@ _LIMITS = (
     ),
     _Check(
         "max_rollouts_usd",
-        lambda value: False,  # only a race of refinements pays its readings apart
+        lambda value: False,  # only a race of refinements has a separate limit for its readings
         "`max_rollouts_usd` of the budget is {}, a limit that Kept sets by itself",
         "give max_usd=…, which limits all that costs money",
         optional=True,
     ),
 )
-"""What a budget may hold: the same as that of a task."""
+"""Limits that a budget may have: the same as that of a task."""
 
 
 def check_call(given: Mapping[str, object]) -> None:
-    """Refuse an argument that is of another type, or a misspelt word."""
+    """Refuse an argument of a wrong type, or a misspelt word."""
     _check_each(given)
     _check_evaluate(given["evaluate"], given["cases"])
     _check_money(given["budget"], given["usd_per_rollout"])
 
 
 def check_comparison(given: Mapping[str, object]) -> None:
-    """The same for a comparison, which has no steps and needs cases."""
+    """Refuse wrong arguments of a comparison, which has no steps and needs cases."""
     budget = given["budget"]
     _check_limits(budget)
     if given["cases"] is None:
@@ -272,12 +272,12 @@ def check_comparison(given: Mapping[str, object]) -> None:
 
 
 def challengers_of(b: object) -> Sequence[Any]:
-    """What is compared, where one stands for a list of one."""
+    """Return the artifacts to compare with; a single one as a list of one."""
     return cast("Sequence[Any]", b) if isinstance(b, list | tuple) else (b,)
 
 
 def check_some(given: Mapping[str, object]) -> None:
-    """Refuse those of the arguments that were given and are of another type."""
+    """Refuse given arguments of a wrong type; arguments that are missing are not checked."""
     _check_each(given)
 
 
@@ -286,6 +286,7 @@ def _check_each(given: Mapping[str, object]) -> None:
     if isinstance(budget := given.get("budget"), Budget):
         wanted += [(check, getattr(budget, check.name)) for check in _LIMITS]
     wrong = [(check, value) for check, value in wanted if _is_wrong(check, value)]
+    # a single problem keeps its hint apart; several are listed with their hints
     if len(wrong) == 1:
         _check_one(*wrong[0])
     if wrong:
@@ -306,7 +307,7 @@ def _told(check: _Check, value: object) -> str:
 
 
 def _check_limits(budget: object) -> None:
-    """Refuse a limit of steps, which a comparison would not heed."""
+    """Refuse limits of steps, which mean nothing for a comparison."""
     if budget is None:
         return
     wrong = f"is {budget!r:.60}, not a kept.Budget"
@@ -328,13 +329,13 @@ def _check_money(budget: object, usd_per_rollout: object) -> None:
 
 
 def _check_evaluate(evaluate: object, cases: object) -> None:
-    """Whether it can be called with what it will be called with, as far as that can be known."""
+    """Refuse a function with a signature that does not fit; warn if it takes no case."""
     if isinstance(evaluate, Runner):
         return
     try:
         signature = inspect.signature(cast("Callable[..., Any]", evaluate))
     except (TypeError, ValueError):
-        return  # a function in C may not say what it takes
+        return  # a function in C may have no signature
     takes: list[int] = []
     for n in (1, 2):
         with suppress(TypeError):

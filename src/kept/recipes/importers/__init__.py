@@ -21,21 +21,22 @@ from kept.errors import SetupError
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The files of a task that is yet to be written."""
+    """Files of a task before they are written."""
 
     files: Mapping[str, str]
     """Texts by path, `task.yaml` among them."""
     notes: tuple[str, ...] = ()
-    """What somebody should know before a run."""
+    """Notes that the user should read before a run."""
     facts: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 def write(files: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write texts into a folder, which is made; refuses to overwrite any file, or to leave it."""
+    """Write texts into a folder, which is made; refuses to overwrite files or to leave it."""
     for name in files:
         inside = is_safe_path(name) and (folder / name).resolve().is_relative_to(folder.resolve())
         if not inside:
             raise SetupError(f"`{name}` is not a path below {folder}")
+    # unlike `exists`, `lexists` also finds broken links
     there = [name for name in files if os.path.lexists(folder / name)]
     if there:
         raise SetupError(
@@ -44,6 +45,7 @@ def write(files: Mapping[str, str], folder: Path) -> list[Path]:
     try:
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            # `x` never overwrites, even a file made in the meantime
             with (folder / name).open("x", encoding="utf-8", newline="") as file:
                 file.write(text)
     except OSError as error:
@@ -56,20 +58,20 @@ _KINDS = "a promptfoo config (.yaml), cases (.jsonl, .json, .csv), a SKILL.md or
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What somebody says besides."""
+    """Options of an import besides the source."""
 
     model: str | None = None
-    """Who is asked; of a promptfoo config, a provider of it or a model of Kept's."""
+    """Model to ask; for a promptfoo config, one of its providers or a model of Kept's."""
     prompt: str | None = None
-    """Of a promptfoo config, the label of the prompt to begin with."""
+    """For a promptfoo config: the label of the prompt to begin with."""
     cases: Path | None = None
-    """For a skill or a function."""
+    """File of cases, for a skill or a function."""
     prompt_file: Path | None = None
-    """For cases: the prompt to begin with."""
+    """For cases: the file of the prompt to begin with."""
 
 
 def draft_from(given: str, wish: Wish) -> Draft:
-    """The task that a file, or `file.py:function`, stands for."""
+    """Draft the task for a file, or for `file.py:function`."""
     from kept.models.providers import config_of
 
     file, colon, function = given.rpartition(":")
@@ -86,7 +88,7 @@ def draft_from(given: str, wish: Wish) -> Draft:
         return draft_of(path, Chosen(prompt=wish.prompt, provider=wish.model, limited=True))
     model = wish.model or settings.model()
     if model is not None:
-        config_of(model)  # one that is none is refused before anything is written
+        config_of(model)  # refuses an invalid name before anything is written
     _unused(wish, "prompt")
     if path.suffix in (".jsonl", ".json", ".csv"):
         from kept.recipes.importers.cases import draft_of_cases
@@ -112,7 +114,7 @@ def _unused(wish: Wish, *names: str) -> None:
 
 
 def _is_config(path: Path) -> bool:
-    """Whether a JSON file is a config, and not a list of cases."""
+    """True if a JSON file is a promptfoo config, and not a list of cases."""
     try:
         data = parse_json(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError):
@@ -121,7 +123,7 @@ def _is_config(path: Path) -> bool:
 
 
 def text_of(path: Path, limited: bool = True) -> str:
-    """It; a `SetupError` says why not. `limited` is for what is no data."""
+    """Read a text file; raises `SetupError`. `limited` refuses more than 1 MiB."""
     from kept.spec.paths import decoded, near_file
     from kept.spec.source import shown
 
@@ -136,19 +138,20 @@ def text_of(path: Path, limited: bool = True) -> str:
         raise SetupError(f"{shown(path)} is {error}", hint=hint) from error
 
 
+# scalars that YAML reads as text without quotes, except for these words
 _PLAIN = re.compile(r"[A-Za-z_./][\w./ -]*[\w./]|[A-Za-z_]")
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"}
 WIDE = 96
 
 
 def task_text(head: str, parts: Mapping[str, Any]) -> str:
-    """A task with these parts, in their order; those that are empty are left out."""
+    """Return the YAML of a task with these parts in order; empty parts are left out."""
     said = {key: value for key, value in parts.items() if value not in ({}, [])}
     return head + "".join(_block(key, value) for key, value in said.items())
 
 
 def _block(key: str, value: object, indent: str = "") -> str:
-    """A key with its value, on one line where it fits."""
+    """Return a key with its value, on one line if it fits."""
     line = f"{indent}{key}: {_flow(value)}"
     if len(line) > WIDE and is_list(value):
         rows = (f"{indent}  - {_flow(item)}\n" for item in value)

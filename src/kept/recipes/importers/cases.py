@@ -25,17 +25,17 @@ from kept.spec.shared_sections import ModelSpec
 from kept.spec.source import kind_of, shown
 
 USD = 5
-"""Enough for a first look with a small model."""
+"""Default money limit in dollars: enough for a first run with a small model."""
 
 STEPS = 20
 
 
 def budget_of(*models: object, steps: int = STEPS) -> tuple[dict[str, Any], list[str]]:
-    """Steps and, where all models that are asked have a price, dollars; notes on either.
+    """Return a budget of steps and, if all models have a price, of dollars; with notes on it.
 
     Args:
         *models: `provider/model`, or the block of a task.
-        steps: how many.
+        steps: maximum number of steps.
     """
     configs = [_config(model) for model in models]
     budget: dict[str, Any] = {"max_iterations": steps}
@@ -57,19 +57,19 @@ def _config(model: object) -> ModelConfig | None:
             return config_of(model)
         return ModelSpec.model_validate(model).config(Path())
     except (SetupError, ValueError):
-        return None  # a check of the task says what is wrong with it
+        return None  # a check of the task reports what is wrong with it
 
 
 _ODD = re.compile(r"[^\w-]+")
 
 
 def named(rows: Sequence[dict[str, Any]], file: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows with such names, and a note on each column that is called otherwise now."""
+    """Return the rows with names that prompts can use, and a note on each renamed column."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     names: dict[str, str] = {}
     for n, column in enumerate(columns, 1):
         word = _ODD.sub("_", column).strip("_") if _ODD.search(column) else column
-        # a number alone would stand for a place in the template of an example
+        # in the template of an example, a number alone would mean a position
         names[column] = f"field_{word or n}" if not word or word.isdigit() else word
     taken: dict[str, str] = {}
     for column, name in names.items():
@@ -90,15 +90,15 @@ SUFFIXES = (".jsonl", ".json", ".csv")
 
 
 class Wrong(Protocol):
-    """Told what is wrong with a line."""
+    """Callback that collects the problem of a line."""
 
     def __call__(self, line: int, message: str, hint: str | None = None) -> None:
-        """Keep it for whoever is told of all at once."""
+        """Collect the problem; all are reported together."""
         ...
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file; raises `SpecError` with every row that is wrong."""
+    """Read the rows of a file; raises `SpecError` with every row that is wrong."""
     text = text_of(path, limited=False)
     found: list[tuple[int, object]] = []
     problems: list[Problem] = []
@@ -144,21 +144,21 @@ def _list(text: str, wrong: Wrong) -> list[tuple[int, object]]:
     if not is_list(data):
         wrong(1, "not a list of cases")
         return []
-    # the place in the list: lines are not known
+    # numbered by place in the list: the lines are not known
     return list(enumerate(data, 1))
 
 
 class Table(NamedTuple):
-    """A csv: the names of its columns, and its rows with their lines."""
+    """A csv: its column names, and its rows with their line numbers."""
 
     header: list[str]
     rows: list[tuple[int, dict[str, str]]]
 
 
 def read_csv(text: str, wrong: Wrong) -> Table:
-    """The rows that are right; those that are wrong are told by their lines."""
+    """Read the valid rows of a csv; wrong rows are reported by line."""
     first = text.lstrip().partition("\n")[0]
-    # a comma, unless the first line has none and another sign
+    # the separator is a comma, unless the first line only has another sign
     others = (sign for sign in (";", "\t") if sign in first)
     between = "," if "," in first else next(others, ",")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True)
@@ -184,17 +184,17 @@ def read_csv(text: str, wrong: Wrong) -> Table:
 
 
 def _check_answers(header: list[str], wrong: Wrong) -> None:
-    """A table of promptfoo's goes with a config."""
+    """Report columns of assertions: a table of promptfoo is imported with its config."""
     for name in (name for name in header if name.startswith("__expected")):
         hint = "a config names it under `tests`: `kept init --from` with that config"
         wrong(1, f"`{name}` is what promptfoo asserts, and not an answer", hint)
 
 
 LOCAL = "local/smollm2"
-"""Asked where nobody is named: it needs no key."""
+"""Default model: it needs no key."""
 
 BY_LABEL: dict[str, Any] = {"type": "python", "function": "score:score"}
-"""The scorer that compares with the right answer, in `score.py`."""
+"""Scorer that compares with the right answer, in `score.py`."""
 
 _MOST_LABELS = 20
 _DEMOS = "<!-- demos:start -->\n<!-- demos:end -->"
@@ -242,22 +242,23 @@ _DRAFTS = {
     "1-only-the-answer": "Answer with the {answer} only, nothing else.",
     "2-step-by-step": "Think step by step, then give the {answer} in the last line.",
 }
-"""What variants of a prompt end with."""
+"""Last sentence of each variant of a prompt, by the name of its file."""
 
 
 def few_labels(rows: list[dict[str, Any]], answer: str) -> list[str]:
-    """The labels that an answer is one of; none where answers are free texts."""
+    """Return the labels of which each answer is one; none if answers are free texts."""
+    # few distinct answers, each for more than two rows on average
     labels = list(dict.fromkeys(str(row.get(answer)) for row in rows))
     return labels if 1 < len(labels) <= _MOST_LABELS and len(labels) < len(rows) / 2 else []
 
 
 def draft_of_cases(path: Path, model: str | None = None, prompt: Path | None = None) -> Draft:
-    """A task that asks a model about every row, and compares with the field that is the answer.
+    """Draft a task that asks a model about every row, and compares with the answer field.
 
     Args:
         path: the file of the cases.
-        model: `provider/model` that is asked.
-        prompt: a file with the prompt to begin with; by default one is written.
+        model: `provider/model` to ask.
+        prompt: file with the prompt to begin with; by default one is written.
     """
     rows, notes = named(read_rows(path), path.name)
     names = [name for name in rows[0] if name != "id"]
@@ -302,7 +303,7 @@ def draft_of_cases(path: Path, model: str | None = None, prompt: Path | None = N
 
 
 def _written(labels: list[str], inputs: list[str], answer: str) -> dict[str, str]:
-    """A prompt and its variants, where nobody has one."""
+    """Write a prompt and its variants, if the user has none."""
     ask = "Answer the question."
     if labels:
         ask = f"Which is it: {', '.join(labels[:-1])} or {labels[-1]}?"
@@ -316,12 +317,12 @@ def _written(labels: list[str], inputs: list[str], answer: str) -> dict[str, str
 
 
 def _own(prompt: Path, inputs: list[str], answer: str, notes: list[str]) -> dict[str, str]:
-    """The user's prompt with marks for examples in it, and variants of it."""
+    """Return the user's prompt with marks for examples, and variants of it."""
     text = text_of(prompt).strip()
     if not text:
         raise SetupError(f"{prompt} is empty", hint="give a file with the prompt to begin with")
     if not _PLACE.search(text):
-        # the braces of Python's str.format
+        # the prompt may have the single braces of Python's str.format
         single = re.compile(rf"\{{({'|'.join(map(re.escape, inputs))})\}}")
         text, times = single.subn(r"{{\1}}", text)
         if times:
@@ -332,7 +333,7 @@ def _own(prompt: Path, inputs: list[str], answer: str, notes: list[str]) -> dict
         message = f"{prompt} asks for `{{{{{unknown[0]}}}}}`, which the cases do not have"
         raise SetupError(message, hint=f"there are {known}")
     if "<!-- demos:start -->" not in text:
-        # before the paragraph with the input, else at the end
+        # examples go before the paragraph with the input, else to the end
         parts = re.split(r"\n[ \t]*\n", text)
         at = next((n for n, part in enumerate(parts) if _PLACE.search(part)), len(parts))
         text = "\n\n".join([*parts[:at], _DEMOS, *parts[at:]])
@@ -344,7 +345,7 @@ def _own(prompt: Path, inputs: list[str], answer: str, notes: list[str]) -> dict
 
 
 def score_text(answer: str, labels: list[str]) -> str:
-    """Text of score.py: of few labels, an answer names one; else the right answer is in it."""
+    """Return score.py: the output names the right label; without labels, it has the answer."""
     text = _SCORE.format(field=json.dumps(answer), right=_NAMED if labels else _WITHIN)
     return text + (_CHOSEN.format(labels=labels) if labels else "")
 

@@ -20,12 +20,13 @@ from kept.spec.source import shown
 def imported(
     path: Path, tree: ast.Module, taken: Collection[str] = ()
 ) -> tuple[dict[str, str], list[str]]:
-    """Texts of the modules beside a file by their names, and packages beside it.
+    """Return the imported modules beside a file, as texts by name, and packages beside it.
 
-    Those are refused that have the name of a file which the task has of its own.
+    Raises a `SetupError` for a module with the name of one of the task's own files.
     """
     texts: dict[str, str] = {}
     packages: dict[str, None] = {}
+    # modules that were found may import others: `waiting` grows in the loop
     waiting = list(_modules(tree))
     while waiting:
         name = waiting.pop(0)
@@ -44,7 +45,7 @@ def imported(
 
 
 def parsed(file: Path, text: str) -> ast.Module:
-    """A file of Python, read and not run."""
+    """Parse a Python file, without running it."""
     try:
         return parse_python(text)
     except (SyntaxError, ValueError) as error:
@@ -52,7 +53,7 @@ def parsed(file: Path, text: str) -> ast.Module:
 
 
 def _modules(tree: ast.Module) -> Iterator[str]:
-    """The first part of every name that is imported."""
+    """Yield the first part of every imported module name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
@@ -61,7 +62,7 @@ def _modules(tree: ast.Module) -> Iterator[str]:
 
 
 TEXTS = ("SEED", "PROMPT", "TEXT", "INSTRUCTIONS", "TEMPLATE", "ARTIFACT")
-"""What people call the text that they begin with."""
+"""Usual names of a constant with the text to begin with."""
 CASES = ("CASES", "EXAMPLES", "DATASET", "TESTS")
 
 _SCORE = '''\
@@ -104,7 +105,7 @@ class _Found(NamedTuple):
 def draft_of_function(
     path: Path, name: str = "", model: str | None = None, cases: Path | None = None
 ) -> Draft:
-    """A task that improves the text which a function scores."""
+    """Draft a task that improves the text that a function scores."""
     source = text_of(path)
     try:
         tree = parse_python(source)
@@ -133,7 +134,7 @@ def draft_of_function(
     beside, missing = imported(path, tree, ("score.py",))
     notes += [f"`{name}` is imported and not copied: put it into the folder" for name in missing]
     files = {"text.md": found.text, path.name: source, **beside}
-    # what scores is no business of what is scored
+    # the runner must not see the scorer's code
     task["sandbox"]["hidden"] = [path.name, *beside]
     more = ", case" if found.takes_case else ""
     files["score.py"] = _SCORE.format(
@@ -183,6 +184,7 @@ def _found(path: Path, tree: ast.Module, name: str) -> _Found:
         raise SetupError(f"{path.name} has {which}", hint=hint)
     given = functions[name].args
     wanted = [*given.posonlyargs, *given.args]
+    # required arguments: a text, and perhaps a case
     needed = len(wanted) - len(given.defaults)
     if not wanted or needed > 2 or [one for one in given.kw_defaults if one is None]:
         hint = "a function of a text, or of a text and a case"
@@ -202,7 +204,7 @@ def _found(path: Path, tree: ast.Module, name: str) -> _Found:
 def _refuse_made(
     path: Path, tree: ast.Module, names: tuple[str, ...], what: str, hint: str
 ) -> None:
-    """Name what stands there under one of these names, and would have to be run to be known."""
+    """Refuse a constant of these names that is computed: the file is parsed, not run."""
     for node in tree.body:
         for target in node.targets if isinstance(node, ast.Assign) else ():
             if isinstance(target, ast.Name) and target.id in names:
@@ -212,6 +214,7 @@ def _refuse_made(
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
+    # only literals are read: anything computed is left out
     found: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -229,7 +232,7 @@ def _constants(tree: ast.Module) -> dict[str, Any]:
 
 
 def _default(given: ast.arguments, wanted: int) -> str | None:
-    """What the first argument is where nobody gives it."""
+    """Return the text that is the default of the first argument, if it has one."""
     if len(given.defaults) < wanted:
         return None
     first = given.defaults[0]

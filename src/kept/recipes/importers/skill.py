@@ -25,27 +25,27 @@ from kept.recipes.importers.cases import (
 from kept.spec.yaml import YamlFault, read_yaml
 
 READ = (".md", ".txt")
-"""What a model can be shown; other files are run, or filled in."""
+"""Suffixes of files that a model can be shown; other files are run, or filled in."""
 
 _PATH = re.compile(r"[\w.@+~%-]+(?:/[\w.@+~%-]+)*/?")
 _LINK = re.compile(r"\]\(<?([^)<>\n]+?)>?(?:\s+\"[^\"\n]*\")?\)")
 
 
 class Named(NamedTuple):
-    """What a skill names."""
+    """Files that a skill names."""
 
     texts: dict[str, str]
-    """By paths as seen from the skill."""
+    """Texts of the files, by paths relative to the skill."""
     notes: list[str]
 
 
 def named_files(skill: Path, text: str, taken: tuple[str, ...]) -> Named:
-    """The files that a skill names, and those that its texts name in turn.
+    """Read the files that a skill names, and those that its texts name in turn.
 
     Args:
-        skill: its file, in its folder.
-        text: what is in it.
-        taken: names that files of the task have.
+        skill: path of its file.
+        text: text of that file.
+        taken: names of the task's own files.
     """
     home = skill.parent.resolve()
     found = Named({}, [])
@@ -66,7 +66,7 @@ def named_files(skill: Path, text: str, taken: tuple[str, ...]) -> Named:
 
 
 def _paths(source: Path, home: Path, text: str) -> Iterator[Path]:
-    """Files and folders that are there and that a text names, from its place or from the skill."""
+    """Yield existing paths that a text names, relative to its folder or to the skill's."""
     links = (unquote(link.partition("#")[0]) for link in _LINK.findall(text))
     words = (form for word in _PATH.findall(text) for form in (word, word.rstrip(".")))
     for name in dict.fromkeys((*links, *words)):
@@ -74,14 +74,14 @@ def _paths(source: Path, home: Path, text: str) -> Iterator[Path]:
             continue
         for folder in (source.parent.resolve(), home):
             path = (folder / name).resolve()
-            # a word is no folder unless it is written like one
+            # a word means a folder only if it ends with a slash
             if path.is_file() or (name.endswith("/") and path.is_dir()):
                 yield path
                 break
 
 
 def _take(path: Path, home: Path, taken: tuple[str, ...], found: Named) -> str:
-    """Why a file is not among the texts; empty where it is."""
+    """Add a file to the texts; return the reason if it cannot be added, else an empty text."""
     if not path.is_relative_to(home):
         return f"the skill names {path.name}, which is not in its folder: it is not copied"
     name = path.relative_to(home).as_posix()
@@ -97,16 +97,16 @@ def _take(path: Path, home: Path, taken: tuple[str, ...], found: Named) -> str:
 
 
 FIELD = "task"
-"""What a case says is to be done."""
+"""Field of a case that says what is to be done."""
 
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
 
 
 def draft_of_skill(path: Path, model: str | None = None, cases: Path | None = None) -> Draft:
-    """A task in which a skill is followed on every case.
+    """Draft a task that applies a skill to every case.
 
-    Cases with a right answer are scored by it; others by a judge, by what the skill is for.
+    Cases with a right answer are scored by it; others by a judge, by the purpose of the skill.
     """
     text = text_of(path)
     if not text.strip():
@@ -114,8 +114,9 @@ def draft_of_skill(path: Path, model: str | None = None, cases: Path | None = No
     name, purpose = _told(path, text)
     rows = read_rows(cases) if cases is not None else [{FIELD: purpose}]
     fields = [key for key in rows[0] if key != "id"]
-    # the model that works by the skill must not see the right answer
+    # the model that applies the skill must not see the right answer
     answer = answer_field(fields, POSSIBLE_ANSWER_NAMES)
+    # all fields may be shown if the only one is the answer
     open_ = [key for key in fields if key != answer] or fields
     asked = FIELD if FIELD in fields else open_[0] if len(open_) == 1 else None
     if asked is None:
@@ -166,7 +167,7 @@ def draft_of_skill(path: Path, model: str | None = None, cases: Path | None = No
 
 
 def _about_files(named: Named, read: list[str]) -> list[str]:
-    """What becomes of the files that a skill names."""
+    """Return notes on the files that a skill names: shown, copied, or left out."""
     notes = [*named.notes]
     if shown := read[1:]:
         notes.append(f"the model is shown {', '.join(shown)} too, and they may be edited")
@@ -179,7 +180,7 @@ def _about_files(named: Named, read: list[str]) -> list[str]:
 
 
 def _told(path: Path, text: str) -> tuple[str, str]:
-    """What a skill is called, and what it is for."""
+    """Return the name and the purpose of a skill."""
     title = _TITLE.search(text)
     named = title[1].strip() if title else path.parent.name or "skill"
     front = _FRONT.match(text)

@@ -55,19 +55,19 @@ from kept.spec.validate import said
 from kept.spec.yaml import YamlFault, read_yaml
 
 _KEPT = ("name",)
-"""Keys that a skill is found by."""
+"""Keys of the frontmatter that must not change: a skill is found by them."""
 
 EMPTY = (None, "")
 
 
 def guards_of(opened: Opened) -> tuple[Guard, ...]:
-    """Frontmatter that can be read, no gold answers, no text of cases."""
+    """Build the guards: readable frontmatter, no gold answers, no text of cases."""
     told = [(case.id, opened.about(case)) for split in SPLITS for case in opened.cases.of(split)]
     golds = [
         (case, text)
         for case, about in told
         for gold in about.golds
-        # of a long answer a single line is too much already
+        # even a single line of a long answer is refused
         for text in (gold, *gold.splitlines())
     ]
     tasks = [about.task for _, about in told]
@@ -76,12 +76,12 @@ def guards_of(opened: Opened) -> tuple[Guard, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Frontmatter:
-    """Refuses a skill whose head can no longer be read, or that has another name."""
+    """Guard against a skill with an unreadable frontmatter, or with another name."""
 
     name: str = "frontmatter"
 
     def check(self, seed: Candidate, incumbent: Candidate, candidate: Candidate) -> str | None:
-        """What is wrong with the head of SKILL.md; None where there never was one."""
+        """Return the problem of the frontmatter of SKILL.md; None if the seed has none."""
         before = _head(seed.texts.get(SKILL, ""))
         if not isinstance(before, dict):
             return None
@@ -100,7 +100,7 @@ class Frontmatter:
 
 
 def _head(text: str) -> dict[str, object] | str:
-    """The frontmatter of a skill, or why there is none."""
+    """Return the frontmatter of a skill, or the reason why it cannot be read."""
     found = FRONT.match(text)
     if found is None:
         return "it does not begin with one"
@@ -114,7 +114,8 @@ def _head(text: str) -> dict[str, object] | str:
 def teacher_of(
     spec: SkillSpec, model: Model, config: ModelConfig, prompts: Mapping[str, str]
 ) -> Teacher:
-    """Who is asked: with prompts of the user before the environment's, and those before ours."""
+    """Build the teacher; the user's prompts override the environment's, and these Kept's."""
+    # the last level: `Prompts.find` takes the first that has a name
     own = {name: prompt(name) for name in SKILLS}
     check_prompts(spec, prompts)
     return Teacher(
@@ -131,12 +132,12 @@ def teacher_of(
 
 
 def check_prompts(spec: SkillSpec, prompts: Mapping[str, str]) -> None:
-    """A `SpecError` where an environment brings a prompt that nobody asks for."""
+    """Raise a `SpecError` if an environment has a prompt that is never used."""
     _refuse_strange(spec.where("name"), "env.name", prompts)
 
 
 def read_prompts(spec: SkillSpec) -> dict[str, str]:
-    """The user's own prompts, by name; a `SpecError` for a file that stands for none."""
+    """Read the user's own prompts by name; `SpecError` for a file that replaces none."""
     if not spec.prompts:
         return {}
     paths = sorted((spec.folder / spec.prompts).glob("*.md"))
@@ -152,7 +153,7 @@ def _text_of(path: Path, where: str) -> str:
 
 
 def _refuse_strange(where: str, key: str, names: Iterable[str]) -> None:
-    """Raise where a prompt has a name that nobody asks for: it would be left unread in silence."""
+    """Raise a `SpecError` for an unknown name of a prompt, which would silently be ignored."""
     problems: list[Problem] = []
     for name in names:
         if name not in SKILL_FILES:
@@ -204,27 +205,27 @@ def _proposers(spec: SkillSpec, opened: Opened, teacher: Teacher) -> Iterator[Pr
 
 
 FLOORS = (-0.2, 0.0, 0.05, 0.1)
-"""What a step must show on so many passes over train cases, in deviations of one draw."""
+"""Gains that a step must show after 1 to 4 passes over train cases, in deviations of a rollout."""
 
 PASSES = 8
-"""Over what leads, on train cases: all steps until the next keep are held against the same."""
+"""Passes of the incumbent over train cases, with which all steps to the next keep are compared."""
 
 PATIENCE = 1.2
-"""Of a race, as in a careful one, for there are few of them."""
+"""Patience of a race, as in the preset `careful`: training has few races."""
 
 CLAIM_DRAWS = 300
-"""Of each side, that a claim is by at least: the test split is the largest there is."""
+"""Rollouts of each side that are enough for a claim; the test split is the largest of all."""
 
 _NOT_DECIDING = ("out_root", "exports", "workers", "limit")
-"""Keys of `env` that change no result by themselves; a `limit` is seen in the cases."""
+"""Keys of `env` that change no result; a changed `limit` shows in the cases."""
 
 OUTPUTS = Path("outputs")
-"""Where the files of runs go, unless a config says otherwise."""
+"""Default folder of the files of runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The optimizer, where it is at hand already."""
+    """The connected optimizer model, with its config."""
 
     model: Model
     config: ModelConfig
@@ -238,12 +239,13 @@ def compile_skill(
     folder: Path | None = None,
     problems: Sequence[Problem] = (),
 ) -> Compiled:
-    """The plan of a config; raises `SpecError` with all that is wrong with it.
+    """Compile the plan of a config; raises `SpecError` with all its problems.
 
     `problems` are those of the command line that the overrides come from.
     """
     spec = read_skill(path, overrides, folder)
     spec.source.problems += problems
+    # the teacher is only connected if its section is valid
     sound = not has_problems(spec, "model")
     opened = open_skill(spec)
     asked = heard(spec, lambda: _teacher(spec), ("model",)) if sound else None
@@ -265,7 +267,7 @@ def plan_of(
     began: str = "",
     teacher: Asked | None = None,
 ) -> Compiled:
-    """The plan of a config whose environment is open."""
+    """Build the plan of a config whose environment is open."""
     asked = teacher or _teacher(spec)
     check_money(spec, asked.config, spec.student)
     told = teacher_of(spec, asked.model, asked.config, opened.prompts)
@@ -310,6 +312,7 @@ def plan_of(
         inputs={
             **(opened.inputs or {}),
             "config": hash_of(_deciding(spec)),
+            # only the prompts of the user and of the environment, not Kept's own
             "prompts": hash_of([dict(level) for level in told.prompts.levels[:2]]),
         },
         spec=_settings(spec, opened, overrides),
@@ -327,7 +330,7 @@ def plan_of(
         own = replace(schedule, sealed=bool(cases.test))
         plan = replace(plan, schedule=own, proposers=(*plan.proposers, *MEASURED))
     config = spec.told()
-    # for readers, with the gate that decides where the config names none
+    # exported with the gate that decides, which the config may not name
     evaluation = {**config["evaluation"], "gate": gate.name}
     trained = Trained(
         place=_place(spec, opened),
@@ -344,7 +347,7 @@ def plan_of(
 
 
 def schedule_of(spec: SkillSpec, cases: Cases) -> Epochs:
-    """Epochs of steps, and what each ends with."""
+    """Return the schedule: epochs of steps, and proposers at the end of each epoch."""
     optimizer, train = spec.optimizer, spec.train
     ends: list[EpochEnd] = []
     aware = optimizer.use_skill_aware_reflection
@@ -379,7 +382,7 @@ def _teacher(spec: SkillSpec) -> Asked:
 
 
 def _gate(spec: SkillSpec, plan: Plan, began: str) -> Gate:
-    """The gate that is named, or that the run began with; else the race, if cases are enough."""
+    """Return the named gate, or that of a resumed run; else the race if there are enough cases."""
     named = said(spec.source, ("evaluation", "gate")) is not None
     if began == "selection" or (named and spec.evaluation.gate == "selection"):
         return Selection()
@@ -390,15 +393,15 @@ def _gate(spec: SkillSpec, plan: Plan, began: str) -> Gate:
 
 
 def claim_passes(usual: int, test: int) -> int:
-    """Over the test cases: many cases say by one pass what a few say by several."""
+    """Return the passes over the test cases: many cases need fewer passes than few cases."""
     return max(1, min(usual, ceil(CLAIM_DRAWS / max(1, test))))
 
 
 def unhurried(race: Race, train: int) -> Race:
-    """The race as training needs it: a step costs many calls, so a few draws do not drop it.
+    """Return the race as training needs it: a step is costly, so a few rollouts cannot drop it.
 
-    The screen goes through the train cases that it looks at once before it may say no, as for a
-    phase of coordinate descent (docs/decisions/0036).
+    The screen completes one pass over its train cases before it may reject, as for a phase of
+    coordinate descent (docs/decisions/0036).
     """
     once = min(race.screen.cases, train)
     usual = enumerate(zip(race.screen.steps, FLOORS, strict=True), 1)
@@ -407,7 +410,8 @@ def unhurried(race: Race, train: int) -> Race:
 
 
 def usual_rollouts(race: Race, schedule: Epochs, cases: Cases) -> int:
-    """What all steps come to where they are as good as what leads: some are raced, most are not."""
+    """Estimate the rollouts of all steps, if each is as good as the incumbent: few are raced."""
+    # `bar`: rollouts of the incumbent on train cases, paid once and shared by all steps
     bar = race.screen.passes * min(race.screen.cases, len(cases.train))
     looked = screened(race.screen.steps[:3], bar)
     each = raced(len(cases.holdout), race.most, race.aim, race.patience)
@@ -417,7 +421,7 @@ def usual_rollouts(race: Race, schedule: Epochs, cases: Cases) -> int:
 
 
 def _few_rollouts(spec: SkillSpec, plan: Plan) -> Iterator[str]:
-    """A budget in which a race does not come to the end of its epochs."""
+    """Warn of a budget that is too small for all epochs of a race."""
     limit, schedule = spec.budget.max_rollouts, schedule_of(spec, plan.cases)
     if limit is None or not isinstance(plan.gate, Race):
         return
@@ -431,12 +435,12 @@ def _few_rollouts(spec: SkillSpec, plan: Plan) -> Iterator[str]:
 
 
 def _deciding(spec: SkillSpec) -> dict[str, object]:
-    """What makes a run another run; how long it may go on and where it writes are no part of it."""
+    """Return the parts of the config that decide results: not the budget, not the outputs."""
     told = spec.told()
     del told["budget"]
     told["env"] = {k: v for k, v in told["env"].items() if k not in _NOT_DECIDING}
     if not spec.gradient.pictures_to_teacher:
-        # a run that began before there was the key goes on
+        # so that a run that began before this key existed can resume
         del told["gradient"]["pictures_to_teacher"]
     return told
 
@@ -446,17 +450,17 @@ def _place(spec: SkillSpec, opened: Opened) -> Path:
 
 
 def _agent_prefix(spec: SkillSpec) -> str:
-    """Prefix of the files of an agent CLI; empty for a chat model."""
+    """Return the prefix of the files of an agent CLI; empty for a chat model."""
     if spec.agent is None:
         return ""
-    # at use: most students are chat models, and the harness takes long to import
+    # imported at use: most students are chat models, and the harness imports slowly
     from kept.sandbox.coding_agents.run import CLIS
 
     return CLIS[spec.agent].short
 
 
 def _settings(spec: SkillSpec, opened: Opened, overrides: Sequence[str]) -> SpecSettings:
-    """Where a run of a config comes from, and where its files go."""
+    """Return the settings of a run: its config, overrides, and folders."""
     known = SpecSettings(
         path=str(spec.source.path.resolve()),
         overrides=tuple(overrides),

@@ -1,8 +1,8 @@
 """Config keys of skill training: aliases of the source, spellings, and `_base_` files.
 
 Keys of seed 004 are translated: teacher to optimizer, student to target, backends, Azure keys.
-This is pure: one mapping to another, and its problems. A backend that is an agent CLI is no model
-and is returned by name.
+This is pure: one mapping to another, with its problems. A backend that is an agent CLI is not a
+model and is returned by name.
 
 A key may stand in its section, alone as in older configs, or as a flag. `batch_size: 40` at the
 top of a file and `--batch_size 40` both mean `train.batch_size`.
@@ -41,7 +41,7 @@ _CHAT = {
     "claude": "anthropic",
 }
 _LEGACY = {"codex": "codex_exec", "claude_code": "claude_code_exec"}
-"""What `backend` alone says of a student; its teacher is then a chat model."""
+"""Backend of the student for old values of `backend`; its teacher is then a chat model."""
 
 _AZURE = {
     "azure_openai_endpoint": "base_url",
@@ -56,7 +56,7 @@ KEYS = (
     *("backend", "teacher_backend", "student_backend", "teacher", "student", "reasoning_effort"),
     *(*_AZURE, "azure_openai_api_key", "azure_openai_auth_mode"),
 )
-"""The names of the seed that are known here."""
+"""Keys of seed 004 that are known here."""
 
 
 class Wrong(NamedTuple):
@@ -69,12 +69,12 @@ class Wrong(NamedTuple):
 
 @dataclass(slots=True)
 class Mapped:
-    """A section of models in our names."""
+    """The section `model` with Kept's names of keys."""
 
     models: dict[str, Any]
     wrong: list[Wrong] = field(default_factory=list[Wrong])
     agent: str | None = None
-    """The agent CLI that the student is, where it is one."""
+    """Name of the agent CLI, if the student is one."""
 
 
 def from_seed(
@@ -83,10 +83,10 @@ def from_seed(
     azure: bool = False,
     also: Mapping[str, Sequence[str]] | None = None,
 ) -> Mapped:
-    """The section in our names; `azure` says that the environment has an address of Azure.
+    """Translate the section to Kept's names; `azure` is True if the environment has its address.
 
-    `also` has the keys for all models that hold for one in our names too, by its name; all of them
-    where it is not given.
+    `also` gives, for each model in Kept's names, the shared keys that apply to it too. Without it,
+    all shared keys apply.
     """
     known = {key: value for key, value in given.items() if key in KEYS and value not in (None, "")}
     mapped = Mapped({key: value for key, value in given.items() if key not in KEYS})
@@ -97,6 +97,7 @@ def from_seed(
     )
     said = {key: value for key, value in known.items() if isinstance(value, str)}
     mapped.wrong += _wrong_azure(said)
+    # any key of Azure means that all chat models of OpenAI are on Azure
     on_azure = azure or said.get("backend") == "azure_openai"
     on_azure = on_azure or any(key.startswith("azure_openai") for key in said)
     shared = _shared(said)
@@ -111,7 +112,7 @@ def from_seed(
         mapped.wrong += wrong
         if not wrong:
             provider = _CHAT[backend or "openai_chat"]
-            # the seed's `openai_chat` is Azure's wherever Azure is set up
+            # the seed's `openai_chat` means Azure if Azure is set up
             provider = "azure_openai" if provider == "openai" and on_azure else provider
             block = {"provider": provider, "model": said[role]}
             mapped.models[ours] = {**block, **shared["any"], **shared.get(provider, {})}
@@ -126,7 +127,7 @@ def from_seed(
 
 
 def _is_of_use(said: Mapping[str, str], mapped: Mapped, also: Mapping[str, Sequence[str]]) -> bool:
-    """Whether `backend` says something of a model, where it was said of those in our names."""
+    """True unless `backend` is set only for models that name their provider themselves."""
     if said.get("backend") is None or mapped.agent is not None:
         return True
     theirs = any(role in said for role in ROLES)
@@ -134,7 +135,7 @@ def _is_of_use(said: Mapping[str, str], mapped: Mapped, also: Mapping[str, Seque
 
 
 def _with_shared(one: object, shared: Mapping[str, Mapping[str, str]]) -> object:
-    """A model in our names with what was said of all; what it says itself stays so."""
+    """Add the shared options to a model in Kept's names; its own options take precedence."""
     if isinstance(one, str) and "/" in one:
         provider, _, model = one.partition("/")
         block: dict[str, Any] = {"provider": provider, "model": model}
@@ -153,7 +154,7 @@ def _of_both(backend: str | None, role: SeedRole) -> str | None:
 
 
 def _shared(said: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
-    """What goes into every block, and what only into those of Azure."""
+    """Return the options for every model block (`any`), and those for Azure blocks only."""
     effort = said.get("reasoning_effort")
     found = {ours: said[key] for key, ours in _AZURE.items() if key in said}
     key = said.get("azure_openai_api_key", "")
@@ -192,7 +193,7 @@ def _wrong_azure(said: Mapping[str, str]) -> Iterator[Wrong]:
     if effort is not None and effort not in (*_EFFORTS, "none"):
         yield Wrong("reasoning_effort", f"`{effort}` is none", f"there are {_and(_EFFORTS)}")
     if not REFERENCE.fullmatch(said.get("azure_openai_api_key", "${X}")):
-        # without the value: it may be a key
+        # the report is without the value: it may be a key
         told = "a key is kept in the environment, not in a file; write ${NAME} for it"
         yield Wrong("azure_openai_api_key", told)
     mode = said.get("azure_openai_auth_mode")
@@ -222,10 +223,10 @@ ALIASES: Mapping[str, str] = {
     "mode": "env.mode",
     "prompt": "env.prompt",
 }
-"""Names that differ from those in the sections."""
+"""Flat names that differ from those in the sections."""
 
 _OWN = ("optimizer", "target")
-"""Keys of `model` that are names of sections too: never meant alone."""
+"""Keys of `model` that are also names of sections, and so never stand alone."""
 
 
 def _flat() -> dict[str, str]:
@@ -238,7 +239,7 @@ def _flat() -> dict[str, str]:
 
 
 FLAT: Mapping[str, str] = _flat()
-"""Where each key that stands alone belongs."""
+"""Full path of each key that may stand alone."""
 
 TEXTS = frozenset(
     f"{section}.{key}"
@@ -247,24 +248,24 @@ TEXTS = frozenset(
     for key, field in model.model_fields.items()
     if field.annotation is str
 )
-"""Keys that hold a text and nothing else: paths, for the most part."""
+"""Keys that only hold a text, mostly paths."""
 
 OPTIONS = "cfg-options"
-"""The flag behind which any number of `section.key=value` may stand."""
+"""Flag that takes any number of `section.key=value`."""
 
 
 class Flags(NamedTuple):
-    """What a command line sets."""
+    """Settings of a command line."""
 
     found: list[str]
-    """As `KEY=VALUE`."""
+    """Settings as `KEY=VALUE`."""
     problems: list[Problem]
     typed: dict[str, tuple[str, str]]
-    """The flag and the value that were typed, by the `KEY=VALUE` that they stand for."""
+    """The typed flag and value, by the `KEY=VALUE` for which they stand."""
 
     @contextmanager
     def as_typed(self) -> Generator[None]:
-        """Report problems by the flags that were typed, not by the keys that they stand for."""
+        """Report problems by the typed flags, not by their keys."""
         try:
             yield
         except SpecError as error:
@@ -277,7 +278,7 @@ class Flags(NamedTuple):
 
 
 def no_options() -> Collection[str]:
-    """No options of any environment."""
+    """Return no options, as if there were no environment."""
     return ()
 
 
@@ -286,10 +287,10 @@ def flags_of(
     own: Sequence[str] = (),
     options: Callable[[], Collection[str]] = no_options,
 ) -> Flags:
-    """The flags in the spelling of the source, and what is wrong with them.
+    """Parse flags in the spelling of the source, with their problems.
 
-    `own` are flags of the command itself, of which one may be meant. `options` names what
-    environments take, and is called only for a flag that is no key of a section: it imports them.
+    `own` are flags of the command itself, for hints. `options` returns the options of environments.
+    It is called only for a flag that is not a key of a section, because it imports them.
     """
     given = Flags([], [], {})
     left = list(words)
@@ -307,7 +308,7 @@ def flags_of(
             meant = "any key can be set with --cfg-options section.key=value"
             meant = f"did you mean `--{near[0]}`?" if near else meant
             given.problems.append(Problem(f"--{name}", "", "there is no such flag", meant))
-            # what follows it is its value, and no further problem
+            # skip the value of the unknown flag, or it would be reported as well
             if not equals and left and not left[0].startswith("--"):
                 left.pop(0)
         elif not equals and (not left or left[0].startswith("--")):
@@ -318,12 +319,12 @@ def flags_of(
 
 
 def _key(name: str, options: Callable[[], Collection[str]]) -> str | None:
-    """The key that a flag stands for: of a section, or an option of an environment."""
+    """Return the key of a flag: of a section, or an option of an environment."""
     return FLAT.get(name) or (f"env.{name}" if name in options() else None)
 
 
 def override(key: str, value: str) -> str:
-    """`KEY=VALUE`; the name of a file is what it is, and no YAML."""
+    """Return `KEY=VALUE`; a text such as a file name is quoted if YAML would read it otherwise."""
     if key in TEXTS and not _reads_so(value):
         value = json.dumps(value, ensure_ascii=False)
     return f"{key}={value}"
@@ -338,30 +339,30 @@ def _reads_so(text: str) -> bool:
 
 BASE = "_base_"
 MOST = 8
-"""Files that inherit from one another; more are a circle."""
+"""Most files that inherit from one another; more are taken for a circle."""
 
 
 FLAGS = Path("flags")
-"""What stands for the file of values that a command line sets."""
+"""Name of the source of values from the command line."""
 
 
 class Layered(Source):
-    """Several files, the later laid over the earlier."""
+    """Several files merged into one source; later files override earlier ones."""
 
     def __init__(self, top: Source) -> None:
         super().__init__(top.path, Document({}))
         self.problems = list(top.problems)
         self.origin: dict[Loc, str] = {}
-        """`file:line` of each value, or the flag that it came from."""
+        """`file:line` or flag of each value."""
         self._layers: dict[Loc, int] = {}
         self._laid = 0
 
     def layer(self, loc: Loc) -> int:
-        """Which of the files a value comes from, flags being the last; 0 for none."""
+        """Return the number of the file that set a value, from 1; flags are last, 0 is unset."""
         return self._layers.get(loc, 0)
 
     def lay(self, source: Source) -> None:
-        """Lay one file over what is there."""
+        """Merge a file over the earlier ones."""
         self._laid += 1
         self.problems += [one for one in source.problems if one not in self.problems]
         data = cast("dict[str, Any]", source.data)
@@ -372,6 +373,7 @@ class Layered(Source):
             self._put(mine, (key,), value, source)
 
     def _put(self, into: dict[str, Any], loc: Loc, value: object, source: Source) -> None:
+        # sections are merged key by key; deeper mappings only if a flag sets a key inside
         key = str(loc[-1])
         both = isinstance(value, dict) and isinstance(into.get(key), dict)
         if not (inside := both and source.sets_inside(loc)):
@@ -389,7 +391,7 @@ class Layered(Source):
             into[key] = dict(cast("dict[str, object]", value))
 
     def where(self, loc: Loc) -> str:
-        """`file:line` of a value, or of what should hold it."""
+        """Return `file:line` of a value, or of the closest section around it."""
         for size in range(len(loc), 0, -1):
             if found := self.origin.get(loc[:size]):
                 return found
@@ -397,7 +399,7 @@ class Layered(Source):
 
 
 def find_config(name: str | Path) -> Path:
-    """The file that is meant: from here, or one that comes with Kept."""
+    """Find a config: a file relative to the current folder, or one that comes with Kept."""
     path = Path(name)
     if path.is_file():
         return path
@@ -412,19 +414,19 @@ def find_config(name: str | Path) -> Path:
 
 
 def _own(path: Path) -> Path | None:
-    """The config of that name that comes with Kept, if there is one."""
+    """Return the config of that name that comes with Kept, if there is one."""
     own = Path(str(files("kept.recipes.skill"))) / path
     known = not path.is_absolute() and path.parts[:1] == ("configs",) and own.is_file()
     return own if known else None
 
 
 def own_configs() -> list[Path]:
-    """The configs of environments that come with Kept."""
+    """Return the configs of environments that come with Kept."""
     return sorted(Path(str(files("kept.recipes.skill")), "configs").glob("[!_]*/default.yaml"))
 
 
 def read_layers(path: Path, overrides: Sequence[str] = ()) -> Layered:
-    """A config with all that it inherits, and with `KEY=VALUE` laid over it."""
+    """Read a config with all that it inherits, and apply `KEY=VALUE` overrides."""
     chain = [read_source(path)]
     while (base := cast("dict[str, Any]", chain[0].data).get(BASE)) is not None:
         first = chain[0]
@@ -438,12 +440,13 @@ def read_layers(path: Path, overrides: Sequence[str] = ()) -> Layered:
             raise SpecError([Problem(first.where((BASE,)), BASE, f"there is no {base}", hint)])
         if len(chain) > MOST or any(under.samefile(one.path) for one in chain):
             raise SpecError([Problem(first.where((BASE,)), BASE, "the files inherit in a circle")])
+        # the base comes first, so that the file that extends it overrides it
         chain.insert(0, read_source(under))
     layered = Layered(chain[-1])
     for source in chain:
         take_flat(source)
         layered.lay(source)
-    # there are several flags that set a key of a skill: what was set is told without one
+    # several flags can set a key of a skill, so problems of overrides name no flag
     flags = source_of(FLAGS, "{}", overrides, "")
     take_flat(flags)
     layered.lay(flags)
@@ -451,7 +454,7 @@ def read_layers(path: Path, overrides: Sequence[str] = ()) -> Layered:
 
 
 def take_flat(source: Source) -> None:
-    """Have keys that stand alone mean those in their sections."""
+    """Move keys that stand alone into their sections."""
     data = cast("dict[str, Any]", source.data)
     for key in [key for key in data if key in FLAT]:
         if key in SECTIONS and isinstance(data[key], dict):
@@ -460,7 +463,7 @@ def take_flat(source: Source) -> None:
         where, value = source.where((key,)), data.pop(key)
         given = data.setdefault(section, {})
         if not isinstance(given, dict):
-            continue  # which is told by whoever reads the section
+            continue  # the reader of the section reports it
         if name in given:
             message = f"is `{section}.{name}`, which stands there too"
             source.problems.append(Problem(where, dotted((key,)), message))
@@ -470,6 +473,6 @@ def take_flat(source: Source) -> None:
 
 
 def sections_of(source: Source) -> Mapping[str, Any]:
-    """All sections, those that are not there as empty ones."""
+    """Return all sections; missing ones are empty."""
     data = cast("dict[str, Any]", source.data)
     return {name: data.get(name) or {} for name in SECTIONS}

@@ -1,7 +1,7 @@
-"""The skill as a document: its protected regions, and edits in the words that optimizers use.
+"""The skill as a document: its protected regions, and edits in the format of optimizers.
 
-Pure. A region belongs to code: what a model says is never read as a change of one, and where a
-model writes the whole document anew, the regions are put back as they were.
+Pure. Regions are written by code: a model's reply can never change one. If a model rewrites the
+whole document, the regions are restored.
 """
 
 import re
@@ -25,10 +25,10 @@ SKILL = "SKILL.md"
 """The artifact that every skill has."""
 
 SLOW_UPDATE = Region("<!-- SLOW_UPDATE_START -->", "<!-- SLOW_UPDATE_END -->")
-"""What was learnt over whole epochs."""
+"""Region with guidance from whole epochs."""
 
 APPENDIX = Region("<!-- APPENDIX_START -->", "<!-- APPENDIX_END -->")
-"""Reminders of rules that were there, and were not followed."""
+"""Region with reminders of rules that were not followed."""
 
 REGIONS = (SLOW_UPDATE, APPENDIX)
 MARKERS = tuple(marker for region in REGIONS for marker in (region.begin, region.end))
@@ -36,30 +36,30 @@ MARKERS = tuple(marker for region in REGIONS for marker in (region.begin, region
 OPS = ("append", "insert_after", "replace", "delete")
 
 FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
-"""The head of a skill, by which agents find it; what stands in it is the group."""
+"""Frontmatter of a skill, by which agents find it; the group is its content."""
 
 NEXT = "\n\n"
-"""Between paragraphs."""
+"""Separator of paragraphs."""
 
 Item = Mapping[str, Any]
-"""One edit, suggestion or whole skill, as a model wrote it and with what code adds to it."""
+"""One edit, suggestion or whole skill as a model wrote it, with fields added by code."""
 
 
 def region_text(text: str, region: Region) -> str:
-    """What stands in a region; empty where there is none."""
+    """Return the content of a region; empty if there is none."""
     found = region.stretches(text)
     return found[0].removeprefix(region.begin).removesuffix(region.end).strip() if found else ""
 
 
 def without_markers(text: str) -> str:
-    """A text that opens and closes no region."""
+    """Return a text without the markers of regions."""
     for marker in MARKERS:
         text = text.replace(marker, "")
     return text
 
 
 def body_of(text: str) -> str:
-    """A skill without its regions; what is behind a marker that no other closes is no region."""
+    """Return a skill without its regions; an unclosed marker starts no region."""
     for region in REGIONS:
         for stretch in region.stretches(text):
             if stretch.endswith(region.end):
@@ -68,22 +68,22 @@ def body_of(text: str) -> str:
 
 
 def rewritten(old: str, new: str) -> str:
-    """A new body with the regions of the old skill, whatever the writer made of them.
+    """Return a new body with the regions of the old skill, whatever the writer made of them.
 
-    The head of the old one, too, where the writer left it out.
+    The frontmatter of the old skill is restored, too, if the writer left it out.
     """
     body = _as_in(old, body_of(new))
     gap = _as_in(old, NEXT)
     if (head := FRONT.match(old)) is not None and FRONT.match(body) is None:
         body = f"{head[0].rstrip()}{gap}{body}"
     regions = [stretch for region in REGIONS for stretch in region.stretches(old)]
-    # in the order in which they stand
+    # in their order in the old skill
     regions.sort(key=old.index)
     return gap.join([body, *regions]) + _as_in(old, "\n")
 
 
 def _as_in(text: str, said: str) -> str:
-    """What a model wrote, with the line endings that most lines have; models know but one kind."""
+    """Return a model's text with the line endings of most lines; models know only one."""
     windows = text.count("\r\n")
     return _ended(said, "\r\n" if windows > text.count("\n") - windows else "\n")
 
@@ -93,17 +93,17 @@ def _ended(said: str, ending: str) -> str:
 
 
 def _ending_at(text: str, at: int) -> str:
-    """How the line ends that a place is on; the last one as the one before it."""
+    """Return the ending of the line at a place; for the last line, that of the line before."""
     end = text.find("\n", at)
     end = text.rfind("\n") if end < 0 else end
     return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
 
 
 def edit_of(item: Item, text: str) -> Edit:
-    """The edit that a model meant, for the text that it is to be made in."""
+    """Return the edit that a model meant, for the text to which it applies."""
     path = str(item.get("file") or SKILL)
     said = str(item.get("target") or "")
-    # as it stands in a text whose lines do not all end alike, too
+    # tries each line ending, since a text may mix them
     forms = (said, _ended(said, "\n"), _ended(said, "\r\n"))
     target = next((form for form in forms if form in text), said)
     ending = _ending_at(text, max(0, text.find(target)))
@@ -120,18 +120,18 @@ def edit_of(item: Item, text: str) -> Edit:
 
 
 def _inserted(path: str, target: str, content: str, text: str) -> Edit:
-    """Behind the line that holds the target: a rule is put between lines, not into one."""
+    """Return the edit behind the whole line with the target: a rule goes between lines."""
     places = target_places(text, target)
     at = places[0] if places else 0
     ending = _ending_at(text, at)
     if len(places) != 1:
-        return InsertAfter(path, target, ending + content)  # which is reported, and changes nothing
+        return InsertAfter(path, target, ending + content)  # does not apply, and is reported
     end = text.find(ending, at + len(target.rstrip("\r\n")))
     return InsertAfter(path, text[at : len(text) if end < 0 else end], ending + content)
 
 
 def _appended(path: str, content: str, text: str) -> Edit:
-    """At the end of the body: behind a protected region nobody would look for rules."""
+    """Return the edit at the end of the body, before the protected regions."""
     places = [at for region in REGIONS if (at := text.find(region.begin)) >= 0]
     if not places:
         return Append(path, f"{content}\n")
@@ -142,24 +142,24 @@ def _appended(path: str, content: str, text: str) -> Edit:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """Edits in the order in which they are made, and what became of each."""
+    """Edits in order, with a report of each."""
 
     candidate: Candidate
     reports: tuple[EditReport, ...]
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """All of them, also those that do not apply."""
+        """All edits, including those that do not apply."""
         return tuple(report.edit for report in self.reports)
 
     @property
     def failing(self) -> list[int]:
-        """Places of those that changed nothing."""
+        """Places of the edits that changed nothing."""
         return [n for n, one in enumerate(self.reports) if one.fate != "applied"]
 
 
 def try_edits(candidate: Candidate, items: Sequence[Item], rules: Rules) -> Tried:
-    """What items make of a candidate, each read for the text that those before it left."""
+    """Apply items to a candidate one by one, each to the text that those before it left."""
     reports: list[EditReport] = []
     for item in items:
         path = str(item.get("file") or SKILL)

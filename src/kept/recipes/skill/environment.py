@@ -46,7 +46,7 @@ from kept.store.home import Home
 
 
 def check_money(spec: SkillSpec, *asked: ModelConfig | None) -> None:
-    """A limit of money needs prices: a run that cannot keep to it does not start."""
+    """Raise a `SetupError` for a money limit that cannot be kept, for lack of prices."""
     if spec.budget.max_usd is None:
         return
     for config in filter(None, asked):
@@ -59,18 +59,18 @@ def check_money(spec: SkillSpec, *asked: ModelConfig | None) -> None:
 
 _PROVIDERS = {"codex_exec": "openai", "claude_code_exec": "anthropic"}
 _OPEN = "danger-full-access"
-"""The seed's word for no walls."""
+"""Value of seed 004 for no sandbox."""
 
 
 def student_of(spec: SkillSpec, env: Environment) -> Runner:
-    """The student of a config, in an environment."""
+    """Build the student of a config for an environment."""
     if spec.agent is not None:
         return WorkspaceRunner(env, _harness(spec, spec.agent, env))
     return ChatRunner(env, connect_role("target", named_student(spec)), ModelRequest(()))
 
 
 def named_student(spec: SkillSpec) -> ModelConfig:
-    """The model of the student, whoever it is; a `SetupError` where a config names none."""
+    """Return the model of the student, chat or agent; `SetupError` if a config names none."""
     config = student_config(spec)
     if config is None:
         what = f"`{spec.agent}` is given no model" if spec.agent else "the config names no student"
@@ -79,11 +79,12 @@ def named_student(spec: SkillSpec) -> ModelConfig:
 
 
 def student_config(spec: SkillSpec) -> ModelConfig | None:
-    """The model that a student asks, whoever it is; None where none is named."""
+    """Return the model of the student, chat or agent; None if none is named."""
     if spec.agent is None or spec.student is not None:
         return spec.student
     if not spec.student_model:
         return None
+    # only codex has a key for its effort
     effort = spec.run.codex_exec_reasoning_effort if spec.agent == "codex_exec" else ""
     return ModelConfig(
         provider=_PROVIDERS[spec.agent],
@@ -94,9 +95,10 @@ def student_config(spec: SkillSpec) -> ModelConfig | None:
 
 
 def _data_of(spec: SkillSpec, env: Environment) -> list[Path]:
-    """Where the cases of a config lie, and the files that they name: the answers are among them."""
+    """Return the paths of the data of a config, which has the answers."""
     named = (spec.env.data_path, spec.env.split_dir)
     found = [spec.folder / Path(one).expanduser() for one in named if one]
+    # options of an environment may be paths of data, too
     options: Mapping[str, object] = getattr(env, "__dict__", {})
     for value in options.values():
         several = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
@@ -115,7 +117,7 @@ def _harness(spec: SkillSpec, agent: str, env: Environment) -> Harness:
         hint = f"`{cli.install}` installs it"
         raise SetupError(f"there is no program `{cli.program}` on the PATH", hint=hint)
     run = spec.run
-    # `full_auto` is the seed's short form of a sandbox that lets the workspace be written to
+    # `full_auto` is seed 004's short form of a sandbox with a writable workspace
     walls = agent != "codex_exec" or run.codex_exec_full_auto or run.codex_exec_sandbox != _OPEN
     if walls and not (able := abilities()).walls:
         hint = "install bubblewrap; for codex alone, `codex_exec_sandbox: danger-full-access`"
@@ -123,7 +125,7 @@ def _harness(spec: SkillSpec, agent: str, env: Environment) -> Harness:
             f"an agent runs commands, and nothing holds them: {able.why_not}", hint=hint
         )
     tree = spec.folder.resolve()
-    # it sees neither our folder nor the data, which has the answers
+    # the agent sees neither the config's folder nor the data, which has the answers
     places = dict.fromkeys((tree, *_data_of(spec, env)))
     hidden = [one for one in places if not program.path.is_relative_to(one)]
     view = View(
@@ -139,7 +141,7 @@ def _harness(spec: SkillSpec, agent: str, env: Environment) -> Harness:
 
 
 def _cli(spec: SkillSpec, agent: str) -> Cli:
-    """The CLI, with the program that the config names for it."""
+    """Return the CLI with the program that the config names for it."""
     cli = CLIS[agent]
     run = spec.run
     named = run.codex_exec_path if agent == "codex_exec" else run.claude_code_exec_path
@@ -161,7 +163,7 @@ NO_JUDGE = "none"
 
 
 def judge_config(spec: SkillSpec, env: Environment) -> ModelConfig | None:
-    """The model that decides what rules cannot; None where the environment has no use for one.
+    """Return the model that decides what rules cannot; None if the environment needs none.
 
     Raises `SpecError` for a judge that cannot be read.
     """
@@ -175,13 +177,13 @@ def judge_config(spec: SkillSpec, env: Environment) -> ModelConfig | None:
 
 
 def connect_judge(spec: SkillSpec, config: ModelConfig) -> Model:
-    """The judge, with its cache; a `SetupError` where it has no price, and money is limited."""
+    """Connect the judge with its cache; `SetupError` if money is limited and it has no price."""
     check_money(spec, config)
     return connect_role("judge", config)
 
 
 def judge_warnings(env: Environment, judge: ModelConfig | None) -> Iterator[str]:
-    """What to know of a judge that is missing, or whose price is."""
+    """Warn of a missing judge, or of a judge without a price."""
     if judge is None and isinstance(env, JudgeOptions):
         yield "there is no judge: answers that need one are graded by the environment's own rule"
     if judge is not None and not is_priced(judge):
@@ -189,7 +191,7 @@ def judge_warnings(env: Environment, judge: ModelConfig | None) -> Iterator[str]
 
 
 def judge_charges(judge: ModelConfig | None) -> tuple[Charge, ...]:
-    """The judge, where it is paid by the call."""
+    """Return the charge of the judge, if it is paid by the call."""
     if judge is None or is_free(judge):
         return ()
     return (Charge("scorer", judge.name, is_priced(judge)),)
@@ -197,7 +199,7 @@ def judge_charges(judge: ModelConfig | None) -> tuple[Charge, ...]:
 
 def _named(spec: SkillSpec, said: str | dict[str, Any]) -> ModelConfig:
     if isinstance(said, str) and said.partition("/")[0] not in PROVIDERS:
-        # a name alone, as the method's source has it, is of the teacher's provider
+        # a name alone, as in the method's source, is a model of the teacher's provider
         if spec.teacher is not None:
             return replace(spec.teacher, model=said, price=None)
         said = {"model": said}
@@ -217,19 +219,19 @@ def _named(spec: SkillSpec, said: str | dict[str, Any]) -> ModelConfig:
 T = TypeVar("T")
 
 METRICS = "metrics"
-"""The key of `env` that says how answers are measured."""
+"""Key of `env` with the metrics of answers."""
 
 _SURE = 0.8
-"""How like a key must be to one that is known, where nobody knows which others there are."""
+"""Least similarity to a known key for a hint, if the keys of the environment are not known."""
 
 _OF_MODE = {"ratio": ("data_path", "split_output_dir"), "split_dir": ("split_dir",)}
-"""Keys that one way of splitting reads, and the other does not."""
+"""Keys that only one split mode reads, by mode."""
 
 
 def open_skill(spec: SkillSpec, *, deciding: bool = True) -> Opened | None:
-    """The environment of a config, ready to be worked in; None, and reports, where it is not.
+    """Open the environment of a config; None, with reports, if that fails.
 
-    `deciding` is False for a measurement, which needs no cases to decide by.
+    `deciding` is False for a measurement, which needs no holdout cases.
     """
     settings, scorer = _measured(spec, settings_of(spec))
     env = heard(spec, lambda: find_env(settings), ("env", "name")) if settings.name else None
@@ -256,27 +258,27 @@ def open_skill(spec: SkillSpec, *, deciding: bool = True) -> Opened | None:
 
 
 def heard(spec: SkillSpec, find: Callable[[], T], loc: Loc) -> T | None:
-    """What is found; None, and reports, where something is wrong: at its place, else at this."""
+    """Call `find`; report errors at their own place, else at `loc`, and return None for them."""
     try:
         return find()
     except SpecError as error:
         spec.source.problems += error.problems
     except KeptError as error:
         if any(told.message == error.message for told in spec.source.problems):
-            return None  # once is enough, wherever it was found first
+            return None  # reported already, at another place
         where = spec.source.where(loc)
         spec.source.problems.append(Problem(where, dotted(loc), error.message, error.hint))
     return None
 
 
 def has_problems(spec: SkillSpec, section: str) -> bool:
-    """Whether something of a section is wrong, and more would be found only because of that."""
+    """True if a section has problems already, so that further checks would only repeat them."""
     paths = (problem.path.partition(".")[0] for problem in spec.source.problems)
     return section in paths
 
 
 def settings_of(spec: SkillSpec) -> EnvSettings:
-    """What an environment is told; what is wrong with it is reported."""
+    """Build the settings for an environment, and report problems."""
     env, evaluation = spec.env, spec.evaluation
     if env.name is None and not has_problems(spec, "env"):
         hint = "give it in the config, or with --env"
@@ -308,22 +310,22 @@ def settings_of(spec: SkillSpec) -> EnvSettings:
 
 
 def _measured(spec: SkillSpec, settings: EnvSettings) -> tuple[EnvSettings, Scorer | None]:
-    """The settings without the metrics that answers are measured by, and the scorer for those."""
+    """Return the settings without `metrics`, and the scorer for these metrics."""
     if settings.options.get(METRICS) is None:
         return settings, None
     left = {key: value for key, value in settings.options.items() if key != METRICS}
     without = replace(settings, options=left)
     if not settings.name or has_problems(spec, "model"):
-        # what else there is to say follows from that
+        # further problems would follow from these
         return without, None
-    # at use: few configs have any, and what measures them takes 0.1 s to import
+    # imported at use: few configs have metrics, and the import takes 0.1 s
     from kept.recipes.skill.measure import metric_scorer
 
     return without, heard(spec, lambda: metric_scorer(spec, settings), ("env", METRICS))
 
 
 def _look_alone(spec: SkillSpec, settings: EnvSettings, *, known: bool) -> None:
-    """What can be told of `env` although something of it is wrong already."""
+    """Report further problems of `env` that can be found although it is wrong already."""
     told = {problem.path for problem in spec.source.problems}
     for key in (key for key in settings.options if f"env.{key}" not in told):
         near = get_close_matches(key, settings.keys, n=1, cutoff=_SURE)
@@ -342,7 +344,7 @@ def _look_alone(spec: SkillSpec, settings: EnvSettings, *, known: bool) -> None:
 
 
 def _unread(spec: SkillSpec) -> Iterator[tuple[str, str]]:
-    """Keys of the other way of splitting that somebody set after the way itself, and why not."""
+    """Yield keys of the other split mode that were set after the mode, with a message."""
     mode = spec.env.split_mode
     for key in (key for other, keys in _OF_MODE.items() if other != mode for key in keys):
         later = spec.source.layer(("env", key)) > spec.source.layer(("env", "split_mode"))

@@ -60,10 +60,10 @@ NAMES: Mapping[str, tuple[Split, ...]] = {
     "valid_unseen": ("test",),
     "all": SPLITS,
 }
-"""What a split may be called."""
+"""Splits by all their names."""
 
 ASKED = ("prompt", "mode")
-"""Options of environments that a report names: how a student is asked."""
+"""Options of environments that a report names: they shape the student's requests."""
 
 
 def compile_measure(
@@ -75,7 +75,7 @@ def compile_measure(
     folder: Path | None = None,
     problems: Sequence[Problem] = (),
 ) -> Compiled:
-    """The plan that measures the skill of a config; a `SpecError` with all that is wrong.
+    """Compile the plan that measures the skill of a config; `SpecError` with all problems.
 
     `problems` are those of the command line that the overrides come from.
     """
@@ -92,6 +92,7 @@ def compile_measure(
         recipe=SKILL,
         seed=Candidate(dict(opened.skill)),
         rules=Rules({name: Artifact(name) for name in opened.skill}),
+        # the measured cases stand as holdout cases, whatever their split
         cases=replace(opened.cases, train=(), holdout=cases, test=()),
         runner=opened.runner,
         scorer=Passing(opened.scorer),
@@ -136,7 +137,7 @@ def compile_measure(
 
 
 def cases_of(opened: Opened, name: str) -> tuple[str, tuple[Case, ...]]:
-    """The cases of a split, and what it is called; without a name, of those nobody has seen."""
+    """Return the name and the cases of a split; without a name, of test or else selection cases."""
     if name and name not in NAMES:
         raise SetupError(f"there is no split `{name}`", hint=f"there are {', '.join(NAMES)}")
     if not name:
@@ -148,7 +149,7 @@ def cases_of(opened: Opened, name: str) -> tuple[str, tuple[Case, ...]]:
 
 
 def _deciding(spec: SkillSpec) -> dict[str, object]:
-    """What scores depend on: who works, and where."""
+    """Return the parts of the config that scores depend on: models and environment."""
     told = spec.told()
     other = ("out_root", "exports", "workers", "skill_init", "limit")
     env = {k: v for k, v in told["env"].items() if k not in other}
@@ -160,7 +161,7 @@ _FIELDS = ("question_field", "answer_field", "context_field")
 
 
 def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer:
-    """The scorer that `env.metrics` asks for."""
+    """Build the scorer for `env.metrics`; raises `SpecError` for wrong metrics."""
     rows = settings.options[METRICS]
     if settings.name != _NAME:
         message = f"only `{_NAME}` is measured by metrics; `{settings.name}` has its own"
@@ -172,6 +173,7 @@ def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer:
         golds: list[str] = data[given["answer_field"]]
         context = data.get(given["context_field"])
         found: dict[str, object] = {"input": data[given["question_field"]], "name": case.id}
+        # metrics compare with a single answer: the first of several
         found |= {"ground_truth": golds[0]} if golds else {}
         return {**found, "retrieval_context": [context]} if context else found
 
@@ -189,7 +191,7 @@ def metric_scorer(spec: SkillSpec, settings: EnvSettings) -> AnswerScorer:
 
 
 def _lacks(metric: Metric, spec: SkillSpec, context: str) -> Iterator[tuple[str, str]]:
-    """What a metric needs of the config and would miss in every case."""
+    """Yield what a metric needs of the config and does not find, with hints."""
     if isinstance(metric, RagMetric) and metric.metric_type in NEEDS_CONTEXT and not context:
         hint = "give `env.context_field`, the column that has the passages"
         yield f"`{metric.metric_type}` is measured by passages, and there are none", hint
@@ -230,10 +232,11 @@ def _judge(spec: SkillSpec, said: Mapping[str, object] | None) -> ModelConfig | 
 
 
 def _judges(spec: SkillSpec) -> Any:  # noqa: ANN401 # a function of what a metric says of its judge
+    # metrics with the same judge share its client
     known: dict[ModelConfig, Model] = {}
 
     def judge_of(said: Mapping[str, object] | None) -> Model | None:
-        """The judge that a metric names, else the teacher."""
+        """Return the judge that a metric names, else the teacher; one client for each config."""
         config = _judge(spec, said)
         if config is None:
             return None

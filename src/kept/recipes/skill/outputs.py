@@ -1,12 +1,12 @@
 """Output folder of skill training (`out_root`), written from the journal.
 
-    config.json             what the run was asked, without secrets
-    history.json            a record a step
-    runtime_state.json      where the run stands
-    best_skill.md           the best so far; best_skill/ has all files of one that is a folder
-    skills/skill_vNNNN.md   the skill after each step, and after what changed it besides
-    steps/step_NNNN/        what was proposed, chosen and applied, and how it was decided
-    slow_update/, meta_skill/, meta_reflect/, appendix/   what epochs ended with
+    config.json             settings of the run, without secrets
+    history.json            one record per step
+    runtime_state.json      state of the run
+    best_skill.md           best skill so far; best_skill/ if it has several files
+    skills/skill_vNNNN.md   the skill after each step, and after each other change
+    steps/step_NNNN/        proposal, selection, edits and decision of a step
+    slow_update/, meta_skill/, meta_reflect/, appendix/   results at the end of epochs
 
 With `exports: full` it also has a file for each minibatch, and a folder for each rollout.
 """
@@ -44,11 +44,11 @@ from kept.recipes.skill.records import (
 from kept.store.exports import View
 
 PREVIEW = 200
-"""Characters of an edit that a report shows."""
+"""Most characters of an edit that a report shows."""
 
 
 def step_files(step: StepRecords, before: Standing, metric: str) -> dict[str, Any]:
-    """What a step leaves behind, where the run stood so before; only what there was of it."""
+    """Return the files of a step by name; `before` is the standing of the run before it."""
     about = about_of(step)
     digest = {"step": before.steps + 1, **_digest(step, about, scores_of(step, before, metric))}
     files: dict[str, Any] = {"trajectory_digest.json": digest}
@@ -71,7 +71,7 @@ def step_files(step: StepRecords, before: Standing, metric: str) -> dict[str, An
 
 
 def epoch_files(step: StepRecords) -> dict[str, Any]:
-    """What the end of an epoch leaves behind."""
+    """Return the files of the end of an epoch by name."""
     about = dict(about_of(step))
     verdict = step.closed.verdict
     pairs = about.pop("pairs", None)
@@ -128,7 +128,7 @@ def _report(step: StepRecords, about: Mapping[str, Any]) -> list[dict[str, Any]]
 
 
 def _selection(evaluation: Evaluation, metric: str) -> dict[str, Any]:
-    """What was measured to decide; `kept show RUN CASE` prints single rollouts."""
+    """Return the measurement that decides; `kept show RUN CASE` prints single rollouts."""
     return {
         "candidate": evaluation.candidate,
         "metric": metric,
@@ -138,7 +138,7 @@ def _selection(evaluation: Evaluation, metric: str) -> dict[str, Any]:
         "rollouts": evaluation.asked,
         "missing": evaluation.missing,
         "failed": evaluation.failed,
-        # a loss is minus the measure
+        # the tallies hold losses, which are minus the metric
         "cases": {case: -tally.mean for case, tally in evaluation.cases.items()},
     }
 
@@ -150,10 +150,10 @@ log = logging.getLogger("kept")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What is trained, and where that is written down."""
+    """Settings of the output folder of a training."""
 
     place: Path
-    """The folder of all runs, or of this one where a config names it."""
+    """Folder of all runs, or of this run if the config names it."""
     named: bool = False
     config: Mapping[str, Any]
     metric: str
@@ -162,15 +162,15 @@ class Trained:
     agent: str = ""
     """Short name of the agent CLI that is the student, as `codex`; empty for a chat model."""
     materialise: Callable[[Path], Path | None] | None = None
-    """Writes a split that was made for the run below its folder."""
+    """Function that writes the split made for the run below its folder."""
 
     def folder(self, run: str) -> Path:
-        """Where the files of a run are."""
+        """Return the folder of the files of a run."""
         return self.place if self.named else self.place / run
 
 
 class SkillFolder(View):
-    """Writes a step when it closes."""
+    """View of the journal that writes the files of a step when it closes."""
 
     def __init__(self, trained: Trained, journal: Journal) -> None:
         super().__init__(journal)
@@ -181,11 +181,11 @@ class SkillFolder(View):
 
     @property
     def folder(self) -> Path:
-        """Where it writes."""
+        """Folder of the run's files."""
         return self._trained.folder(self.run)
 
     def begin(self, steps: Iterable[StepRecords]) -> None:
-        """Write all of it anew."""
+        """Write all files anew."""
         started = self._records.started
         assert started is not None, "the first event is `run_started`"
         self._standing = Standing(current=started.seed, best=started.seed)
@@ -197,12 +197,12 @@ class SkillFolder(View):
         self._write_skill("skills/skill_v0000.md", self.journal.load(started.seed))
         for step in steps:
             self._heard(step)
-        # once, when all is heard: who looks in the meantime sees none that is worse
+        # written once, after all steps, so that a reader never sees a worse one in between
         self._write_best()
         self._write_standing()
 
     def closed(self, step: StepRecords) -> None:
-        """Write one more step."""
+        """Write the files of one more step."""
         self._heard(step)
         if step.closed.verdict.best:
             self._write_best()
@@ -213,6 +213,7 @@ class SkillFolder(View):
             return
         first = not (self.folder / "config.json").exists()
         split = self._trained.materialise(self.folder)
+        # written once: a resumed run has these files already
         if first and split is not None and split.is_relative_to(self.folder):
             for path in filter(Path.is_file, sorted(split.rglob("*"))):
                 self.put(path, path.read_bytes(), self._trained.place)
@@ -221,6 +222,7 @@ class SkillFolder(View):
         before = self._standing
         standing = self._standing = before.after(step, self._trained.metric)
         kept = step.closed.verdict.outcome == "keep" and step.closed.candidate is not None
+        # a kept change outside of steps has a skill file, too
         if kept or is_step(step):
             number = f"skills/skill_v{standing.steps:04}.md"
             name = standing.current_path if kept else number
@@ -250,7 +252,7 @@ class SkillFolder(View):
             self._write_text(f"{place}/{step.opened.turn.proposer}.md", reply.text)
 
     def _write_full(self, step: StepRecords, place: str | None) -> None:
-        """Write what `exports: full` adds: each minibatch, and each rollout that the step paid."""
+        """Write the files of `exports: full`: minibatches, and rollouts that the step paid for."""
         if place is not None:
             # one file for the reply of each analyst, as `minibatch_fail_000.json`
             patches = {patch["name"]: patch for patch in about_of(step).get("patches", ())}
@@ -273,14 +275,14 @@ class SkillFolder(View):
                 self._write(f"{folder}/{name}", data)
 
     def _write_candidate(self, place: str, before: Candidate, made: Candidate) -> None:
-        """What was judged; of a folder, SKILL.md and what else was changed."""
+        """Write the judged candidate; of a skill folder, SKILL.md and other changed files."""
         self._write_skill(f"{place}/candidate_skill.md", made)
         for path, text in made.texts.items():
             if path != SKILL and text != before.texts.get(path):
                 self._write_text(f"{place}/candidate_skill/{path}", text)
 
     def _write_best(self) -> None:
-        """The best so far; of a folder, all of it as well."""
+        """Write the best skill so far; a skill with several files also as a folder."""
         best = self.journal.load(self._standing.best)
         self._write_skill("best_skill.md", best)
         for path, text in best.texts.items() if len(best.texts) > 1 else ():
@@ -304,10 +306,10 @@ class SkillFolder(View):
 
 
 def _indented(data: object) -> bytes:
-    # surrogates stand for bytes that are not UTF-8, and only escapes can carry them
+    # surrogates represent bytes that are not UTF-8, and only escapes can encode them
     flat = json.dumps(data, ensure_ascii=True).encode()
     try:
         return msgspec.json.format(flat, indent=2)
     except msgspec.DecodeError:
-        # such a one, which it does not read: `json` does, at a tenth of the speed
+        # msgspec refuses lone surrogates; `json` takes them, at a tenth of the speed
         return json.dumps(data, indent=2, ensure_ascii=True).encode()

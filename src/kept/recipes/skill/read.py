@@ -1,4 +1,4 @@
-"""From a skill config to what it means; every problem at once, each with its line."""
+"""Reader of skill configs; reports every problem at once, each with its line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,18 +39,18 @@ from kept.spec.yaml import Loc
 M = TypeVar("M", bound=SpecModel)
 
 TOP = ("prompts",)
-"""Keys besides the sections."""
+"""Top-level keys besides the sections."""
 
 NO_OPTIONS: Mapping[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillSpec:
-    """A config, understood."""
+    """A skill config after validation."""
 
     source: Layered
     folder: Path
-    """Where its paths begin: here, as its source has it."""
+    """Folder that its paths are relative to: the current one, as in the method's source."""
     train: TrainSection = field(default_factory=TrainSection)
     gradient: GradientSection = field(default_factory=GradientSection)
     optimizer: OptimizerSection = field(default_factory=OptimizerSection)
@@ -58,32 +58,32 @@ class SkillSpec:
     env: EnvSection = field(default_factory=EnvSection)
     budget: BudgetSection = field(default_factory=BudgetSection)
     run: ExecSection = field(default_factory=ExecSection)
-    """Of `model`, what is no model."""
+    """Keys of `model` that do not name a model."""
     options: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Of `env`, what only the environment knows."""
+    """Keys of `env` that only the environment knows."""
     teacher: ModelConfig | None = None
     student: ModelConfig | None = None
     agent: str | None = None
-    """The agent CLI that the student is: `codex_exec`, `claude_code_exec`."""
+    """Agent CLI of the student: `codex_exec` or `claude_code_exec`; None for a chat model."""
     student_model: str = ""
-    """The model that an agent CLI is told to use."""
+    """Model that an agent CLI uses."""
     prompts: str = ""
-    """A folder with prompts that stand for others."""
+    """Folder with prompts that replace others."""
 
     def where(self, key: str) -> str:
-        """`file:line` of a key of `env`, or of what an environment is told besides."""
+        """Return `file:line` of a key of `env`, or of `train_size`."""
         if key == "train_size":
             return self.source.where(("train", key))
         return self.source.where(("env", key) if key else ("env",))
 
     def told(self) -> dict[str, Any]:
-        """The config as it is written down: nested, defaults and all, without secrets."""
+        """Return the config for records: nested, with defaults, without secrets."""
         models = {
             name: None if one is None else _without_secrets(one)
             for name, one in (("teacher", self.teacher), ("student", self.student))
         }
         run = self.run.model_dump()
-        # of a chat model the name says it
+        # the name of a chat model has it already
         asked = {"student_model": self.student_model} if self.agent else {}
         return {
             "model": {**models, "student_exec": self.agent, **asked, **run},
@@ -97,11 +97,11 @@ class SkillSpec:
 
 
 _TOLD = ("provider", "name", "temperature", "max_tokens", "top_p")
-"""Keys of a judge that are written down: its address may hold a login."""
+"""Keys of a judge that are recorded: its address may hold a login."""
 
 
 def _told_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What an environment is told, with no more of its judges than can be shown."""
+    """Return the options of an environment, with only the recordable keys of its judges."""
     found = dict(options)
     judge = found.get("judge_model")
     if is_dict(judge):
@@ -126,7 +126,7 @@ def _told_model(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_secrets(config: ModelConfig) -> dict[str, Any]:
-    """A model without anything that might be a key: even the name of one stays out."""
+    """Return a model for records without secrets: even the name of a key is left out."""
     return {
         "name": config.name,
         "effort": config.effort,
@@ -136,17 +136,17 @@ def _without_secrets(config: ModelConfig) -> dict[str, Any]:
 
 
 def read_skill(path: Path, overrides: Sequence[str] = (), folder: Path | None = None) -> SkillSpec:
-    """The config at a path, as far as it can be understood.
+    """Read the config at a path, as far as it is valid.
 
-    What is wrong with it is reported to its source, whose `check` tells it. Paths in it begin in
-    `folder`: by default here, wherever the config lies.
+    Problems are reported to its source, whose `check` raises them. Paths in it are relative to
+    `folder`: by default the current one, wherever the config is.
     """
     folder = (folder or Path.cwd()).absolute()
     source = read_layers(path, overrides)
     data = cast("dict[str, Any]", source.data)
     for key in data:
         if key not in (*SECTIONS, *TOP, BASE):
-            # a section may be meant, or a key that may stand alone
+            # suggests a section, or else a key that may stand alone
             told = advice(key, [*SECTIONS, *TOP])
             sure = "did you mean" in told
             near = [] if sure else get_close_matches(key, FLAT, n=1, cutoff=0.8)
@@ -183,6 +183,7 @@ def _section(
     data = cast("dict[str, Any]", source.data)
     given = cast("dict[str, object]", data.get(name) or {})
     given = {key: value for key, value in given.items() if key not in left_out}
+    # a known key of another section: the hint gives its full path
     for key in [key for key in given if key not in model.model_fields and key in FLAT]:
         source.report((name, key), "unknown key", f"did you mean `{FLAT[key]}`?")
         del given[key]
@@ -194,7 +195,7 @@ def _checked(source: Layered, loc: Loc, model: type[M], given: Mapping[str, obje
 
 
 def _as_far(model: type[M], given: Mapping[str, object]) -> M:
-    """What is right of a section that has something wrong."""
+    """Validate a section without its invalid keys."""
     try:
         return model.model_validate(dict(given))
     except ValidationError as error:
@@ -215,7 +216,7 @@ def _prompts(source: Layered, data: Mapping[str, Any], folder: Path) -> str:
 
 
 def _models(source: Layered) -> tuple[ExecSection, RolesSection, str | None]:
-    """The section `model`: what is no model, who is asked, and the agent CLI of a student."""
+    """Read the section `model`: other options, models by role, and the student's agent CLI."""
     data = cast("dict[str, Any]", source.data)
     given = cast("dict[str, object]", data.get("model") or {})
     run = {key: value for key, value in given.items() if key in ExecSection.model_fields}
@@ -235,7 +236,7 @@ def _models(source: Layered) -> tuple[ExecSection, RolesSection, str | None]:
 
 
 def _outlived(source: Layered, seed: Mapping[str, object]) -> list[str]:
-    """Names that stand for what a later file, or a flag, calls by another."""
+    """Return old names of models that a later file or flag overrides by another name."""
 
     def earlier(name: str, than: str) -> bool:
         return than in seed and source.layer(("model", name)) < source.layer(("model", than))
@@ -250,7 +251,7 @@ def _outlived(source: Layered, seed: Mapping[str, object]) -> list[str]:
 
 
 def _said_with(source: Layered, seed: Mapping[str, object]) -> dict[str, list[str]]:
-    """The keys for all models that hold for one in our words: those said with it, or later."""
+    """Return the shared keys that apply to each model in Kept's names: set with it or later."""
     return {
         ours: [key for key in seed if source.layer(("model", key)) >= source.layer(("model", ours))]
         for ours in ROLES.values()

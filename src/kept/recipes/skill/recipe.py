@@ -10,7 +10,7 @@ from kept.recipes.evaluate.request import Evaluation
 from kept.recipes.skill.request import Training, TrainingFacts
 
 _KEYS = ("_base_", "gradient", "train", "optimizer", "evaluation")
-"""A file with any of these, and none of a task, means to be a skill config."""
+"""Keys that mark a skill config, if there is no key of a task."""
 
 
 class SkillRecipe(Recipe[Training]):
@@ -21,7 +21,7 @@ class SkillRecipe(Recipe[Training]):
     facts = TrainingFacts
 
     def detect(self, keys: Mapping[str, object]) -> bool:
-        """True if the keys are those of a config, and of no task."""
+        """True if the keys are those of a skill config, and none is that of a task."""
         if any(key in keys for key in ("artifacts", "runner", "scorer")):
             return False
         env = keys.get("env")
@@ -29,7 +29,8 @@ class SkillRecipe(Recipe[Training]):
         return named or any(key in keys for key in _KEYS)
 
     def compile(self, request: Training, context: Context) -> Compiled:
-        """The plan of a skill config."""
+        """Compile the plan of a skill config."""
+        # imported at use: it takes longer than most commands
         from kept.recipes.skill.compile import compile_skill
 
         return compile_skill(
@@ -41,7 +42,7 @@ class SkillRecipe(Recipe[Training]):
         )
 
     def measure(self, asked: Evaluation, context: Context) -> Compiled:
-        """The plan that measures a skill on cases that it was not trained on."""
+        """Compile the plan that measures a skill on cases that it was not trained on."""
         from kept.recipes.skill.measure import compile_measure
 
         return compile_measure(
@@ -54,7 +55,7 @@ class SkillRecipe(Recipe[Training]):
         )
 
     def command(self, spec: SpecSettings, request: Training) -> list[str]:
-        """`train` with what was set."""
+        """Return the command `train` with the overrides."""
         given = ["--cfg-options", *spec.overrides] if spec.overrides else []
         return ["train", "--config", spec_name(spec), *given]
 

@@ -4,7 +4,7 @@
 
     rollout/predictions/CASE/conversation.json
     rollout/predictions/CASE/target_system_prompt.txt, target_user_prompt.txt
-    rollout/predictions/CASE/codex_raw.txt, codex_trace_summary.txt     where an agent CLI worked
+    rollout/predictions/CASE/codex_raw.txt, codex_trace_summary.txt     of an agent CLI
 
 Names and records are those of the method's source, whose scripts read them.
 """
@@ -29,39 +29,39 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def about_of(step: StepRecords) -> Mapping[str, Any]:
-    """What a step told of itself, whether or not it came to a proposal."""
+    """Return what a step recorded about itself, with or without a proposal."""
     reply = step.proposed.reply if step.proposed else None
     return reply.about if isinstance(reply, Proposal | Skip | Note) else _NOTHING
 
 
 def is_step(step: StepRecords) -> bool:
-    """Whether it reflected on a batch; the others are what an epoch ends with, and measurements."""
+    """True if it reflected on a batch; other steps are ends of epochs and measurements."""
     phase = step.opened.turn.phase
     return phase.endswith(f"/{STEP}") and bool(epoch_of(phase))
 
 
 def place_of(step: StepRecords, steps: int) -> str | None:
-    """The folder of a turn's files, behind so many steps; None for one that has none."""
+    """Return the folder of a turn's files after this number of steps; None if it has none."""
     turn = step.opened.turn
     if is_step(step):
         return f"steps/step_{steps:04}"
     if not (epoch := epoch_of(turn.phase)):
         return None
-    # what follows every step would else be written over by the next
+    # a proposer with a turn after every step needs a folder for each step
     after = bool(turn.settings.get("step"))
     return f"{turn.proposer}/step_{steps:04}" if after else f"{turn.proposer}/epoch_{epoch:02}"
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a run stands after some of its steps."""
+    """State of a run after some of its steps."""
 
     steps: int = 0
     """Steps that reflected on a batch."""
     current: str = ""
     current_path: str = "skills/skill_v0000.md"
     current_step: int = 0
-    """Behind which step it was kept."""
+    """Number of the step after which it was kept."""
     current_score: float | None = None
     current_origin: str = "initial_skill"
     best: str = ""
@@ -70,7 +70,7 @@ class Standing:
     best_origin: str = "initial_skill"
 
     def after(self, step: StepRecords, metric: str) -> "Standing":
-        """Where it stands when one more has closed."""
+        """Return the state after one more closed step."""
         closed, turn = step.closed, step.opened.turn
         now = replace(self, steps=self.steps + is_step(step))
         scores = {e.candidate: score_of(e, metric) for e in _deciding(step)}
@@ -80,21 +80,21 @@ class Standing:
             now = replace(now, best_score=scores[self.best])
         made = closed.candidate
         origin = f"{turn.proposer}_{now.steps:04}"
-        # what leads already may be proven later: it is nobody else's for that
+        # a later proof of the incumbent must not change who made it
         if closed.verdict.outcome == "keep" and made is not None and made != self.current:
-            # a step's own file, or one that says who changed it after
+            # a step has its own file; another change gets a file with its proposer's name
             by = "" if is_step(step) else f"_{turn.proposer}"
             now = replace(
                 now,
                 current=made,
                 current_path=f"skills/skill_v{now.steps:04}{by}.md",
                 current_step=now.steps,
-                # None where nothing was measured: another text's score is not its own
+                # None if it was not measured: the score of another text does not apply
                 current_score=scores.get(made),
                 current_origin=origin,
             )
         if closed.verdict.best and made is not None:
-            # the step that made it: what it is proven by may come much later
+            # the step that made it, although its proof may come much later
             now = replace(
                 now,
                 best=made,
@@ -106,7 +106,7 @@ class Standing:
 
 
 def state_of(standing: Standing) -> dict[str, Any]:
-    """As `runtime_state.json` has it."""
+    """Return the content of `runtime_state.json`."""
     return {
         "last_completed_step": standing.steps,
         "current_skill_path": standing.current_path,
@@ -122,7 +122,7 @@ def state_of(standing: Standing) -> dict[str, Any]:
 
 
 def history_row(step: StepRecords, standing: Standing, metric: str) -> dict[str, Any]:
-    """As `history.json` has it."""
+    """Return the row of a step in `history.json`."""
     closed, about = step.closed, about_of(step)
     settings = step.opened.turn.settings
     proposed = step.proposed.t if step.proposed else closed.t
@@ -130,6 +130,7 @@ def history_row(step: StepRecords, standing: Standing, metric: str) -> dict[str,
     rollout = cast("Mapping[str, Any]", about.get("rollout") or _NOTHING)
     merged = cast("Mapping[str, Any]", about.get("merged") or _NOTHING)
     lists = (v for k, v in merged.items() if k not in ("said", "reasoning"))
+    # the merged items are the only list left; its key depends on the update mode
     size = next((len(one) for one in lists if isinstance(one, list)), 0)  # pyright: ignore[reportUnknownArgumentType]
     spend = closed.spend
     return {
@@ -173,7 +174,7 @@ def history_row(step: StepRecords, standing: Standing, metric: str) -> dict[str,
 
 
 def action_of(step: StepRecords) -> str:
-    """What became of a step, in a word of the source's."""
+    """Return the result of a step, in the words of the method's source."""
     verdict = step.closed.verdict
     if verdict.outcome == "keep":
         return "accept_new_best" if verdict.best else "accept"
@@ -183,22 +184,22 @@ def action_of(step: StepRecords) -> str:
 
 
 def score_of(evaluation: Evaluation, metric: str) -> float | None:
-    """The measure that decides."""
+    """Return the metric that decides."""
     return evaluation.metric(metric)
 
 
 def scores_of(
     step: StepRecords, before: Standing, metric: str
 ) -> tuple[float | None, float | None]:
-    """What decided, of the skill before and of the one that was proposed."""
+    """Return the deciding scores of the skill before and of the proposed one."""
     scores = {e.candidate: score_of(e, metric) for e in _deciding(step)}
-    # one that was measured earlier is not measured again
+    # the incumbent may have been measured in an earlier step
     known = {before.current: before.current_score, **scores}
     return known.get(step.closed.incumbent), scores.get(step.closed.candidate or "")
 
 
 def _tokens(step: StepRecords) -> dict[str, dict[str, int]]:
-    """Calls and tokens of each model; what rollouts used is the student's."""
+    """Return calls and tokens by model; all use outside the proposal is the student's."""
     whole, teacher = step.closed.spend, step.proposed.spend if step.proposed else NOTHING
     return {
         "teacher": _used(teacher, NOTHING),
@@ -219,9 +220,9 @@ def _deciding(step: StepRecords) -> list[Evaluation]:
 
 
 def flattened(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config as `config.json` has it: each key alone, as it may stand at the top of a file.
+    """Return the content of `config.json`: keys without sections, as they may stand in a file.
 
-    One that an earlier section has already keeps its section before it.
+    A key that an earlier section has, too, keeps its section as a prefix.
     """
     found: dict[str, Any] = {}
     for section, told in config.items():
@@ -235,7 +236,7 @@ def flattened(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 MAX_NAME_BYTES = 200
-"""Bytes of the folder name of a case; file systems allow 255."""
+"""Most bytes of the folder name of a case; file systems allow 255."""
 
 _EVALUATIONS = {
     "decide": "selection_eval",
@@ -250,7 +251,7 @@ _NOT_IN_CONVERSATION = ("session", EXPECTED, CASE)
 
 
 class PredictionFolders:
-    """Finds the folder of a rollout.
+    """Names the folders of rollouts.
 
     A batch belongs to the step that asked for it, a measurement to the step that made the skill.
     """
@@ -273,7 +274,7 @@ class PredictionFolders:
                 part += "_curr" if skill == step.opened.incumbent else "_prev"
             return f"{place}/{part}/{case_folder(job.case_id)}"
         if job.purpose == "probe" and place is not None:
-            # a probe that goes on from an earlier rollout is a candidate of its own
+            # a probe that continues an earlier rollout has its own candidate
             return f"{place}/deep_reflect/{case_folder(job.case_id)}"
         part = _EVALUATIONS.get(job.purpose, job.purpose)
         if skill == self._seed:
@@ -285,12 +286,14 @@ class PredictionFolders:
 
 
 def case_folder(case: str) -> str:
-    """A case's id as one safe name below `predictions/`."""
+    """Return a safe folder name for a case's id, below `predictions/`."""
     name = "".join(
         c if c.isalnum() or c in "-_. " else quote(c, safe="", errors="surrogatepass") for c in case
     )
+    # neither hidden folders nor `..`
     if name.startswith("."):
         name = f"%2E{name[1:]}"
+    # a hash keeps shortened names distinct
     if len(name.encode()) > MAX_NAME_BYTES:
         digest = hashlib.sha256(case.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         name = f"{name.encode()[: MAX_NAME_BYTES - 20].decode(errors='ignore')}~{digest}"
@@ -298,7 +301,7 @@ def case_folder(case: str) -> str:
 
 
 def prediction_files(trace: Sequence[TraceItem], agent: str) -> dict[str, Any]:
-    """The files of one rollout by name: texts, and JSON of `conversation.json`.
+    """Return the files of one rollout by name: texts, and JSON of `conversation.json`.
 
     `agent` is the short name of the agent CLI that worked, as `codex`; empty for a chat model.
     """
@@ -317,13 +320,14 @@ _PROMPTS = {"system": "target_system_prompt.txt", "user": "target_user_prompt.tx
 
 
 def _conversation(trace: Sequence[TraceItem]) -> Iterator[dict[str, Any]]:
-    """A trace in the records of the source."""
+    """Yield a trace as records of the method's source."""
     turn = 0
     prompts = set(_PROMPTS)
     for item in trace:
         data: Mapping[str, Any] = item.data
         step = {"step": data["step"]} if "step" in data else {}
         match item.role:
+            # the first item of each is a file of its own
             case role if role in prompts:
                 prompts.remove(role)
             case role if role in _NOT_IN_CONVERSATION or data.get("summary"):
@@ -345,7 +349,7 @@ def _conversation(trace: Sequence[TraceItem]) -> Iterator[dict[str, Any]]:
 
 
 def _command(data: Mapping[str, Any]) -> str:
-    """Command line of a tool call, or its name with the arguments."""
+    """Return the command line of a tool call, or its name with the arguments."""
     if COMMAND in data:
         return str(data[COMMAND])
     arguments = data.get("arguments")

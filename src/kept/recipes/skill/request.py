@@ -1,4 +1,4 @@
-"""What training a skill was asked for, and what a journal holds of it."""
+"""Request and facts of skill training, as a journal records them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ class Training(Request):
     """A training of the skill of a config."""
 
     folder: str = ""
-    """Where it was asked: paths of the config begin there."""
+    """Working folder of the request: paths of the config are relative to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingFacts(Facts):
-    """What a training goes by."""
+    """Facts of a training."""
 
     config: Mapping[str, object] = field(default_factory=dict[str, object])
-    """The whole config, defaults and all."""
+    """The whole config, with defaults."""
     judge: str = ""
-    """The model that judges answers; empty where a metric does."""
+    """The model that judges answers; empty if a metric does."""

@@ -1,7 +1,7 @@
-"""What a skill config may say, section by section; docs/reference/skill-config.md tells what for.
+"""Schema of a skill config by section; docs/reference/skill-config.md explains the keys.
 
-The names are those of its source. Where Kept has a word of its own for a thing, the mapping is in
-the recipe, and the word of the source stays here.
+The names are those of the method's source. If Kept has its own word for a thing, the recipe maps
+it, and this schema keeps the word of the source.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ def _gated(value: bool) -> bool:
 
 
 class ExecSection(SpecModel):
-    """Of `model`: how agent CLIs are run, and what else is no name of a model."""
+    """Keys of `model` for agent CLIs, and all others that do not name a model."""
 
     rewrite_reasoning_effort: EffortOrNone = ""
     rewrite_max_completion_tokens: Count = 64_000
@@ -46,14 +46,14 @@ class ExecSection(SpecModel):
 
 
 class RolesSection(SpecModel):
-    """Of `model`: who is asked, as Kept names them."""
+    """Keys of `model` that name the models, in Kept's words."""
 
     optimizer: RoleSpec | None = None
     target: RoleSpec | None = None
 
 
 class TrainSection(SpecModel):
-    """How much is looked at."""
+    """Number of epochs, and size of batches."""
 
     num_epochs: Count = 4
     train_size: Whole = 0
@@ -61,11 +61,11 @@ class TrainSection(SpecModel):
     accumulation: Count = 1
     seed: int = 42
     steps_at_once: Count = 1
-    """Of an epoch; a later one does not know what became of an earlier one that is open."""
+    """Steps of an epoch open at once; a step does not know the results of others still open."""
 
 
 class GradientSection(SpecModel):
-    """How it is reflected on."""
+    """Options of the analysts that reflect on rollouts."""
 
     minibatch_size: Count = 16
     merge_batch_size: Annotated[int, Field(ge=2)] = 16
@@ -76,13 +76,13 @@ class GradientSection(SpecModel):
     deep_reflect_failures: Whole = 4
     deep_reflect_successes: Whole = 2
     reference_to_teacher: bool = True
-    """Whether the expected answers are shown to the optimizer."""
+    """True if the expected answers are shown to the optimizer."""
     pictures_to_teacher: bool = False
-    """Whether analysts see the pictures of cases."""
+    """True if analysts see the pictures of cases."""
 
 
 class OptimizerSection(SpecModel):
-    """How the skill is changed."""
+    """Options of updates of the skill."""
 
     learning_rate: Count = 8
     min_learning_rate: Count = 2
@@ -102,7 +102,7 @@ class OptimizerSection(SpecModel):
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """A least number of edits above the greatest."""
+        """Report a minimum number of edits above the maximum."""
         most, least = said.get("learning_rate"), said.get("min_learning_rate")
         curved = said.get("lr_scheduler") in ("linear", "cosine")
         if most is not None and least is not None and curved and least > most:
@@ -110,7 +110,7 @@ class OptimizerSection(SpecModel):
 
 
 class EvaluationSection(SpecModel):
-    """How it is decided what is kept."""
+    """Options of the gate, and sizes of its splits."""
 
     use_gate: Annotated[bool, AfterValidator(_gated)] = True
     sel_env_num: Whole = 0
@@ -122,7 +122,7 @@ class EvaluationSection(SpecModel):
 
 
 class EnvSection(SpecModel):
-    """Where the cases come from; options of the environment itself are left to it."""
+    """Source of the cases; the environment itself checks its own options."""
 
     name: Text | None = None
     skill_init: str = ""
@@ -140,7 +140,7 @@ class EnvSection(SpecModel):
 
 
 class BudgetSection(SpecModel):
-    """What a run may use at most."""
+    """Limits of a run."""
 
     max_usd: Usd | None = None
     max_rollouts: Count | None = None
@@ -159,5 +159,5 @@ SECTIONS: Mapping[str, tuple[type[SpecModel], ...]] = {
 
 
 def effort_of(text: EffortOrNone) -> Effort | None:
-    """How long a model should think; None where nothing is said."""
+    """Return the reasoning effort of a text; None if it names none."""
     return None if text in ("", "none") else text

@@ -1,6 +1,6 @@
-"""Writes what an evaluation measured in the files of the method's standalone scripts.
+"""Results of an evaluation in the file formats of the method's standalone scripts.
 
-Only a view of the journal: a run that goes on writes all of it again.
+The files are a view of the journal: a resumed run writes all of them again.
 """
 
 import json
@@ -34,14 +34,14 @@ from kept.store.journal import RunJournal
 from kept.store.reader import Run
 
 _PROGRAM = re.compile(r"(.*)/episode/(try-\d+/\d+)", re.DOTALL)
-"""Scope of a program that ran: that of its rollout, and its own below the episode."""
+"""Scope of an executed program: the scope of its rollout, and its own part in the episode."""
 
 log = logging.getLogger("kept")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptFiles:
-    """Which files an evaluation is to leave, and where."""
+    """Files that an evaluation writes, with their places."""
 
     cases: Mapping[str, Case]
     asked: AskedStudent
@@ -49,7 +49,7 @@ class ScriptFiles:
     folder: tuple[WritesFolder, Path] | None = None
 
     def write(self, run: Run) -> None:
-        """Write what the run has measured so far."""
+        """Write all results of the run so far."""
         found = list(_results(run, self.cases))
         if self.document is not None:
             env, path = self.document
@@ -69,14 +69,14 @@ class ScriptFiles:
 
 
 class ScriptView:
-    """Writes the files whenever the run stops; a sink."""
+    """Sink that writes the files whenever the run stops."""
 
     def __init__(self, files: ScriptFiles, journal: Journal) -> None:
         self._files = files
         self._folder = journal.folder if isinstance(journal, RunJournal) else None
 
     def on_event(self, event: Event, state: State) -> None:
-        """Write them at the end, whole or not."""
+        """Write the files when the run stops, complete or not."""
         if not isinstance(event, RunStopped) or self._folder is None:
             return
         try:
@@ -89,7 +89,7 @@ class ScriptView:
 def script_views(
     spec: SkillSpec, opened: Opened, cases: Sequence[Case], output_json: str
 ) -> tuple[Callable[[Journal], Sink], ...]:
-    """The view that writes them, where they are asked for."""
+    """Return the view that writes the files, if any are wanted."""
     env, config = opened.scripts, student_config(spec)
     folder = spec.folder / spec.env.out_root if spec.env.out_root else None
     files = ScriptFiles(
@@ -109,7 +109,7 @@ def script_views(
 
 
 def check_document(opened: Opened, output_json: str) -> None:
-    """Refuse a link, and a document of an environment whose script writes none."""
+    """Refuse a link, and a document that no script of the environment writes."""
     if Path(output_json).is_symlink():
         raise SetupError(f"cannot write {output_json}: it is a link", hint="name the file itself")
     if not output_json or isinstance(opened.scripts, WritesDocument):
@@ -122,9 +122,10 @@ def check_document(opened: Opened, output_json: str) -> None:
 
 
 def _results(run: Run, cases: Mapping[str, Case]) -> Iterator[tuple[Job, CaseResult]]:
-    """Evaluated cases in their order; one that could not be run or measured is none of them."""
+    """Yield evaluated cases in order, without those that failed for reasons of infrastructure."""
     ended = {(job.repeat, job.case_id): (job, outcome) for _, job, outcome in run.rollouts()}
     repeats = sorted({repeat for repeat, _ in ended})
+    # repeat by repeat, with the cases in their order
     wanted = [
         ended[key]
         for key in ((n, case) for n in repeats for case in cases)
@@ -153,7 +154,7 @@ def _results(run: Run, cases: Mapping[str, Case]) -> Iterator[tuple[Job, CaseRes
 
 
 def _programs(run: Run, scopes: set[str]) -> dict[str, dict[str, Callable[[], Ran | None]]]:
-    """Programs that ran in these scopes; each is read when it is called for."""
+    """Return functions that read the programs that ran in these scopes, by scope and name."""
     found: dict[str, dict[str, Callable[[], Ran | None]]] = {}
     for scope, read in run.calls_in("rollout", Ran):
         if (name := _PROGRAM.fullmatch(scope)) and name[1] in scopes:
@@ -170,5 +171,5 @@ def _indented(value: Json) -> bytes:
 
 
 def _encoded(text: str) -> bytes:
-    # half of a character has no place in UTF-8, and this is how JSON spells one
+    # UTF-8 cannot encode half of a surrogate pair; this writes it as JSON does
     return text.encode("utf-8", "backslashreplace")

@@ -27,16 +27,16 @@ from kept.spec.source import Source, shown
 from kept.spec.validate import said, section
 
 Refuse = Callable[[Case], str | None]
-"""What is wrong with a case, in words; None where nothing is."""
+"""Function that says what is wrong with a case; None if nothing is."""
 
 
 def read_cases(source: Source, refuse: Refuse | None = None) -> Cases | None:
-    """The cases by split; None, and reports, when they cannot be had."""
+    """Return the cases by split; None, with reports, if they are not available."""
     spec = section(source, ("cases",), CasesSpec)
     decides = spec is not None and spec.ratio[1] > 0
     if spec is not None and not decides:
         source.report(("cases", "split"), f"`{spec.split}` leaves no holdout case to decide by")
-    # the file is looked into although something is wrong with how it is to be split
+    # read the file even if its split is wrong, so that all problems are reported at once
     file = said(source, ("cases", "file"))
     readable = isinstance(file, str) and file != "" and "\0" not in file
     cases = _read(source, str(file), refuse) if readable else None
@@ -68,7 +68,7 @@ def read_cases(source: Source, refuse: Refuse | None = None) -> Cases | None:
 
 
 def _read(source: Source, name: str, refuse: Refuse | None) -> list[Case] | None:
-    """The cases of a file; None, and reports, when something is wrong with any."""
+    """Return the cases of a file; None, with reports, if any of them is wrong."""
     path = source.folder / name
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -90,7 +90,7 @@ def _read(source: Source, name: str, refuse: Refuse | None) -> list[Case] | None
 
 
 def overlap_warnings(cases: Cases, name: str = "id") -> tuple[str, ...]:
-    """Cases of different splits that are the same or nearly: the gain they show is not new.
+    """Warn of cases that are (nearly) the same in different splits: their gain is not new.
 
     `name` is the field that tells even copies apart.
     """
@@ -101,7 +101,7 @@ def overlap_warnings(cases: Cases, name: str = "id") -> tuple[str, ...]:
 
 
 def _lines(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]:
-    """Line number and value of each line that holds one."""
+    """Yield the line number and the value of each line that is not empty."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
@@ -111,7 +111,7 @@ def _lines(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]
 
 
 def _list(source: Source, path: Path, text: str) -> Iterator[tuple[int, object]]:
-    """Place in the list and value of each item."""
+    """Yield the place in the list and the value of each item."""
     try:
         data: Any = parse_json(text)
     except ValueError as error:
@@ -136,6 +136,7 @@ def _cases(
             _report(source, path, place, "`id` is neither a text nor a whole number")
             continue
         case = Case(id_, value)
+        # the id and the text must be writable as UTF-8
         try:
             f"{id_}\0{case_text(case)}".encode()
         except UnicodeEncodeError:
@@ -152,7 +153,7 @@ def _cases(
 
 
 def _id(value: object, count: int) -> str | None:
-    """The id a case has, or one by its place; None when what it has is none."""
+    """Return the id of a case, or one made from its place; None if its own is not valid."""
     if not isinstance(value, dict) or "id" not in value:
         return f"{count:04}"
     given = cast("dict[str, object]", value)["id"]

@@ -1,4 +1,4 @@
-"""Who is paid by the call in a run of a task: models that its runner, scorer and proposers ask."""
+"""Models that cost money by the call in a task: those of its runner, scorer and proposers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ _ROLES: dict[Payer, Role] = {"runner": "target", "scorer": "judge", "proposers":
 
 
 def charges_of(task: TaskSpec, proposing: Proposing, folder: Path) -> tuple[Charge, ...]:
-    """Each of them once; those that cost nothing are none."""
+    """Return each charged model once; free models are left out."""
     asked = _asked(task, proposing, folder)
     charged = (Charge(by, one.name, is_priced(one)) for by, one in asked if not is_free(one))
     return tuple(dict.fromkeys(charged))
@@ -25,17 +25,19 @@ def charges_of(task: TaskSpec, proposing: Proposing, folder: Path) -> tuple[Char
 def endpoints_of(
     task: TaskSpec, proposing: Proposing, folder: Path
 ) -> list[tuple[Role, ModelConfig]]:
-    """Models that are asked call by call: to run and score, and to propose."""
+    """Return the models that are asked call by call, to run, to score and to propose."""
     return [(_ROLES[by], config) for by, config in _models(task, proposing, folder)]
 
 
 def open_ended(charges: tuple[Charge, ...], usd_per_rollout: float | None) -> bool:
-    """Whether something is paid of which nobody says how much it is at most."""
+    """True if something is paid without a known maximum cost."""
+    # `usd_per_rollout` limits runner and scorer, but no proposer
     return any(charge.by == "proposers" or not usd_per_rollout for charge in charges)
 
 
 def limited_by(task: TaskSpec, proposing: Proposing, folder: Path) -> tuple[str, ...]:
-    """The keys that set a limit of money, those that are missing; none where none could be kept."""
+    """Return the missing keys of a money limit; none if no such limit could be kept."""
+    # a model without a maximum price cannot be held to a limit, whatever is set
     if any(unbounded(one) is not None for _, one in _models(task, proposing, folder)):
         return ()
     asks = model_asked(RUNNERS.needs(task.runner)) is not None
@@ -66,7 +68,7 @@ def _asked(
 def _models(
     task: TaskSpec, proposing: Proposing, folder: Path
 ) -> Iterator[tuple[Payer, ModelConfig]]:
-    """Those that are asked call by call, and not through an agent."""
+    """Yield the models that are asked call by call, and not through an agent."""
     for by, model in _needed(task, proposing):
         config = None if model.by_agent else model.config(task.models, folder)
         if config is not None:

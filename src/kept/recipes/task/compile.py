@@ -1,4 +1,4 @@
-"""The artifact loop: a task.yaml with a runner and a scorer."""
+"""Plan of a task.yaml: its artifacts are improved by a runner and a scorer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -39,11 +39,11 @@ from kept.spec.source import Source, open_spec, split_override
 from kept.store.exports import CandidateFolder, ResultsFile
 
 API_WORKERS = 8
-"""Rollouts in flight at once where a model behind an API is asked."""
+"""Rollouts in flight at once if a model behind an API is asked."""
 
 
 def compile_task(spec: Path | Source, overrides: Sequence[str] = (), began: str = "") -> Compiled:
-    """The plan of a task; raises `SpecError` with everything that is wrong with it."""
+    """Compile the plan of a task; raises `SpecError` with all its problems."""
     read = read_task(open_spec(spec, overrides))
     made = plan_of(read, Candidate(read.files.texts), overrides, began)
     few = too_few(read.files.cases)
@@ -52,7 +52,7 @@ def compile_task(spec: Path | Source, overrides: Sequence[str] = (), began: str 
 
 
 def _material(read: ReadTask) -> Cases:
-    """The cases without what they assert, which many of them have in common."""
+    """Return the cases without their assertions, which many of them have in common."""
     fields = SCORERS.needs(read.task.scorer).assertions
     cases = read.files.cases
     if not fields:
@@ -66,7 +66,7 @@ def _material(read: ReadTask) -> Cases:
 
 
 def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: str = "") -> Compiled:
-    """What a task makes of a seed, with what was set besides."""
+    """Build the plan of a task for a seed candidate, with its overrides."""
     source, task, files = read.source, read.task, read.files
     bits = modes(source.folder, files.texts)
     scratch = Scratch(bits)
@@ -98,10 +98,11 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
     objective = _objective(task)
     models, about_models = told(task, source.folder, needs_of(task, files.proposing))
     charges = charges_of(task, files.proposing, source.folder)
+    # the price of a rollout is no limit of the run: the plan has it as `worst_usd`
     limits = task.budget.model_dump(exclude={"usd_per_rollout"})
     if task.policy.on_failure == "stop":
         limits["max_failures"] = 1
-    # of variables only the names are kept for a resume, for they may be secrets
+    # variables may be secrets: only their names are recorded for a resume
     hidden = [given for given in overrides if ".env" in split_override(given)[0]]
     plan = Plan(
         recipe=TASK,
@@ -156,6 +157,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
         views=_views(task, source.folder, objective),
         worst_seconds=runs.worst_seconds + scores.worst_seconds,
     )
+    # the gate and the width depend on the rest of the plan, so they are set last
     gate, why = _gate(task, plan, began)
     inputs = inputs_of(source, task, files, gate.name)
     plan = replace(plan, gate=gate, not_race=why, inputs=inputs)
@@ -170,7 +172,7 @@ def plan_of(read: ReadTask, seed: Candidate, overrides: Sequence[str], began: st
 
 
 def _runner_facts(task: TaskSpec) -> Mapping[str, object]:
-    """What a reader of the run wants to know of its runner; of variables only the names."""
+    """Return the facts of the runner for reports; of variables only the names."""
     told = task.runner.model_dump(by_alias=True, exclude={"env", "model"})
     for model in RUNNERS.needs(task.runner).models:
         block = model.named or task.models.target
@@ -179,7 +181,7 @@ def _runner_facts(task: TaskSpec) -> Mapping[str, object]:
 
 
 def _default_workers(task: TaskSpec, folder: Path) -> int:
-    """Rollouts in flight: a model behind an API takes more than this machine has processors."""
+    """Return the rollouts in flight: 8 for a model behind an API, else one per processor."""
     asked = model_asked(RUNNERS.needs(task.runner))
     if asked is None:
         return processors()
@@ -189,7 +191,7 @@ def _default_workers(task: TaskSpec, folder: Path) -> int:
 
 
 def _labels(task: TaskSpec, cases: Cases) -> Labels:
-    """Where the cases of a task have their inputs and expected outputs."""
+    """Return the fields in which the cases have their inputs and expected outputs."""
     spec = task.cases
     if spec is None:
         return Labels()
@@ -204,12 +206,13 @@ def _labels(task: TaskSpec, cases: Cases) -> Labels:
 
 
 def _gate(task: TaskSpec, plan: Plan, began: str) -> Decided:
-    """The gate that is named, by its own name or by what only one of them has."""
+    """Return the gate that is named, or that a key of only one gate means; else the default."""
     if task.gate == "race" or task.race:
         raced_ties(plan)
         return Decided(race_of(task.race or RaceSpec()))
     if task.gate is not None:
         return Decided(repeats_of(plan) if task.gate == "repeats" else Strict())
+    # set explicitly, even if to its default
     if "keep_if" in task.policy.model_fields_set:
         return Decided(Strict(), "`policy.keep_if` asks for it")
     return default_gate(plan, began)

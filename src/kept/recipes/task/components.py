@@ -28,7 +28,7 @@ _DIRECTLY = ("mutation", "mode")
 def check_runner(
     source: Source, texts: Mapping[str, str], cases: Cases | None
 ) -> dict[str, tuple[str, ...]]:
-    """Report what is wrong with a runner; the files of each case that an agent is given."""
+    """Report problems of a runner; returns the files that an agent gets for each case."""
     check_folder(source, (*_RUNNER, "cwd"))
     check_script(source, _RUNNER)
     context = CheckContext(source, _RUNNER, texts, cases)
@@ -37,49 +37,50 @@ def check_runner(
 
 
 def check_scorer(source: Source, texts: Mapping[str, str], cases: Cases | None) -> None:
-    """Report what is wrong with a scorer, and with all that it is made of."""
+    """Report problems of a scorer and of its parts."""
     named = said(source, ("objective", "primary_metric"))
     metric = named if isinstance(named, str) else ""
     for loc in SCORERS.places(source, _SCORER):
         check_folder(source, (*loc, "cwd"))
         check_script(source, loc)
+        # a part of a scorer does not have to give the primary metric
         whole = metric if loc == _SCORER else ""
         SCORERS.check(CheckContext(source, loc, texts, cases, metric=whole))
 
 
 @dataclass(frozen=True, slots=True)
 class Proposing:
-    """The proposers of a task, ready to be built."""
+    """Checked proposers of a task, ready to be built."""
 
     specs: tuple[SpecModel, ...] = ()
     found: tuple[Mapping[str, Read], ...] = ()
-    """The texts that the check of each proposer read: a run depends on them."""
+    """Texts that the check of each proposer read; the run depends on them."""
 
     @property
     def kinds(self) -> list[str]:
-        """The kind of each proposer."""
+        """Kind of each proposer."""
         return [PROPOSERS.name(spec) for spec in self.specs]
 
     @property
     def names(self) -> list[str]:
-        """A name of its own for each."""
+        """Unique name of each proposer: its kind, numbered from the second of a kind on."""
         kinds = self.kinds
         nth = [kinds[: at + 1].count(kind) for at, kind in enumerate(kinds)]
         return [f"{k}-{n}" if n > 1 else k for k, n in zip(kinds, nth, strict=True)]
 
     @property
     def needs(self) -> list[Needs]:
-        """What each proposer needs."""
+        """Needs of each proposer."""
         return [PROPOSERS.needs(spec) for spec in self.specs]
 
     @property
     def own_prompts(self) -> dict[str, str]:
-        """The file of each proposer that has a prompt of the user's own, by its name."""
+        """Prompt files of the user's own, by the name of their proposer."""
         rows = zip(self.names, self.needs, strict=True)
         return {name: needs.prompts[0] for name, needs in rows if needs.prompts}
 
     def build(self, context: BuildContext) -> tuple[Proposer, ...]:
-        """The proposers, each with a name of its own."""
+        """Build the proposers, each with a unique name."""
         rows = zip(self.specs, self.names, self.found, strict=True)
         return tuple(
             PROPOSERS.build(spec, replace(context, name=name, found=found))
@@ -87,13 +88,13 @@ class Proposing:
         )
 
     def warnings(self, context: BuildContext) -> Iterator[str]:
-        """What should be known of them before a run."""
+        """Yield what the user should know of them before a run."""
         for spec in self.specs:
             yield from PROPOSERS.of(spec).warnings(spec, context)
 
 
 def edits_directly(source: Source) -> bool:
-    """True for a task that leaves all proposing to a model that edits."""
+    """True if a task leaves all proposals to a model that edits."""
     mutation = section(source, ("mutation",), MutationSpec)
     named = said(source, ("proposers",)) is not None
     return not named and mutation is not None and mutation.mode == "direct_edit"
@@ -106,7 +107,7 @@ def check_proposers(source: Source) -> None:
 
 
 def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None) -> Proposing:
-    """Check the proposers of a spec, and read all that they name; what is wrong is reported.
+    """Check the proposers of a spec, read all that they name, and report problems.
 
     Cases that the spec names and that could not be read are not reported again.
     """
@@ -126,7 +127,7 @@ def read_proposers(source: Source, texts: Mapping[str, str], cases: Cases | None
 
 
 def _rows(source: Source) -> Iterator[tuple[Loc, object]]:
-    """The place of each proposer, and what is said there."""
+    """Yield the place of each proposer in the spec, with its value."""
     if edits_directly(source):
         yield _DIRECTLY, {"kind": "edit", "prompt": prompt_in_folder(source, "edit")}
     rows = said(source, ("proposers",))
@@ -135,5 +136,5 @@ def _rows(source: Source) -> Iterator[tuple[Loc, object]]:
 
 
 def needs_of(task: TaskSpec, proposing: Proposing) -> list[Needs]:
-    """The needs of the runner, the scorer and the proposers of a task."""
+    """Return the needs of the runner, the scorer and the proposers of a task."""
     return [RUNNERS.needs(task.runner), SCORERS.needs(task.scorer), *proposing.needs]

@@ -14,18 +14,19 @@ from kept.spec.yaml import Loc
 
 
 def make_guards(spec: GuardsSpec, cases: Cases, kinds: Collection[str]) -> tuple[Guard, ...]:
-    """The guards of a task; some depend on the kinds of its proposers."""
+    """Build the guards of a task; some depend on the kinds of its proposers."""
     return tuple(_guards(spec, cases, kinds))
 
 
 def _guards(spec: GuardsSpec, cases: Cases, kinds: Collection[str]) -> Iterator[Guard]:
     if "prune" in kinds:
-        # two removals that are each fine leave nothing when one is rebased onto the other
+        # two valid removals can leave nothing if one is rebased onto the other
         yield EmptyGuard()
     length = spec.length
     if length is not None:
         limits = (length.max_growth, length.max_tokens, length.max_chars)
         unsaid = all(limit is None for limit in limits)
+        # the default limit is 3 times the seed
         yield LengthGuard(3.0 if unsaid else length.max_growth, *limits[1:])
     if spec.stuffing is not None:
         yield StuffingGuard(spec.stuffing.max_density, spec.stuffing.max_repetition)
@@ -34,12 +35,12 @@ def _guards(spec: GuardsSpec, cases: Cases, kinds: Collection[str]) -> Iterator[
         yield SectionsGuard(None if keep == "all" else keep, spec.sections.max_level)
     if spec.copied is not None and not cases.implicit:
         said = spec.copied.allow_train
-        # putting train cases into the text is what `demos` is for
+        # `demos` is meant to copy train cases into the text
         yield copy_guard(cases, allow_train="demos" in kinds if said is None else said)
 
 
 def check_guards(source: Source, texts: Mapping[str, str]) -> None:
-    """Report sections that are to be kept and that no artifact has."""
+    """Report sections to keep that no artifact has."""
     spec = section(source, ("guards", "sections"), SectionsGuardSpec)
     if spec is None or not texts:
         return
@@ -58,7 +59,7 @@ def check_guards(source: Source, texts: Mapping[str, str]) -> None:
 
 
 def make_protected(spec: Iterable[ProtectSpec]) -> tuple[Protected, ...]:
-    """What is protected, in every artifact that has it."""
+    """Build the protected parts, which apply to every artifact that has them."""
     return tuple(map(_made, spec))
 
 
@@ -70,7 +71,7 @@ def _made(spec: ProtectSpec) -> Protected:
 
 
 def check_protected(source: Source, spec: Iterable[ProtectSpec], texts: Mapping[str, str]) -> None:
-    """Report what is to be protected and stands nowhere: a misspelt mark protects nothing."""
+    """Report protected parts that no artifact has: a misspelt mark protects nothing."""
     for number, one in enumerate(spec if texts else ()):
         loc = ("mutation", "protect", number)
         match _made(one):

@@ -49,19 +49,19 @@ from kept.store.candidate_files import link_in
 from kept.store.exports import is_results_file
 
 MAX_FILES = 1000
-"""Files of a folder; one with more holds data, and is not looked into."""
+"""Most files of a folder; a folder with more holds data and is left out."""
 
 MAX_SCRIPT = 1024 * 1024
-"""Bytes of a text that somebody wrote and that may name other files."""
+"""Largest size in bytes of a script that is searched for names of other files."""
 
 MAX_NAMED = 5
-"""Files that a warning names."""
+"""Most files that a warning names."""
 
 SHELL = (".sh", ".bash")
 
 
 def measure_files(source: Source, task: TaskSpec, artifacts: Collection[str]) -> dict[str, str]:
-    """A hash of each file that scores depend on, by its name in the task's folder."""
+    """Return a hash of each file that scores depend on, by its name in the task's folder."""
     tree = source.folder.resolve()
     apart = _apart(source, task, artifacts)
     needs = joined((RUNNERS.needs(task.runner), SCORERS.needs(task.scorer)))
@@ -73,9 +73,10 @@ def measure_files(source: Source, task: TaskSpec, artifacts: Collection[str]) ->
 def exposed(
     source: Source, task: TaskSpec, artifacts: Collection[str], hidden: Collection[Path]
 ) -> tuple[str, ...]:
-    """What to be warned of: files of the scorer alone that the runner can read all the same."""
+    """Warn of files that only the scorer uses, but that the runner can read."""
     tree = source.folder.resolve()
     scorer = _made_of(tree, task, SCORERS.needs(task.scorer).commands)
+    # files that the runner itself needs cannot be hidden from it
     shared = _made_of(tree, task, RUNNERS.needs(task.runner).commands)
     apart = (*_apart(source, task, artifacts), *hidden)
     seen = sorted(
@@ -91,7 +92,7 @@ def exposed(
 
 
 def _made_of(tree: Path, task: TaskSpec, lines: Collection[str]) -> set[Path]:
-    """The files that commands name, and those that these lead to."""
+    """Return the files that commands name, and the files that these refer to."""
     places = (*RUNNERS.needs(task.runner).folders, *SCORERS.needs(task.scorer).folders)
     bases = tuple(dict.fromkeys((tree, *((tree / place).resolve() for place in places))))
     packages = {path for line in lines for name in modules(line) for path in _modules(bases, name)}
@@ -99,7 +100,7 @@ def _made_of(tree: Path, task: TaskSpec, lines: Collection[str]) -> set[Path]:
 
 
 def _apart(source: Source, task: TaskSpec, artifacts: Collection[str]) -> list[Path]:
-    """What a run compares by its meaning, and what it or its commands may write to."""
+    """Return paths compared by meaning instead of hash, and paths that a run may write to."""
     names = [*artifacts, *task.sandbox.writable, source.path.name]
     names += [task.cases.file] if task.cases else []
     names += [name for name in (task.logging.results_file, task.logging.candidate_dir) if name]
@@ -107,7 +108,7 @@ def _apart(source: Source, task: TaskSpec, artifacts: Collection[str]) -> list[P
 
 
 def _reached(tree: Path, bases: tuple[Path, ...], first: Iterable[Path]) -> set[Path]:
-    """Files, those in folders, and what they lead to."""
+    """Return files, the files in folders, and all files that these refer to."""
     reached: set[Path] = set()
     waiting = list(first)
     while waiting:
@@ -116,7 +117,7 @@ def _reached(tree: Path, bases: tuple[Path, ...], first: Iterable[Path]) -> set[
             continue
         inside = path.is_relative_to(tree)
         if path.is_dir():
-            # `.` and what is elsewhere are where a command works, and not what it is made of
+            # `.` and folders elsewhere are where a command works, not what it is made of
             waiting += _files(path) if inside and path != tree else ()
         elif path.is_file() and (inside or _is_written(path)):
             reached.add(path)
@@ -125,7 +126,7 @@ def _reached(tree: Path, bases: tuple[Path, ...], first: Iterable[Path]) -> set[
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of a folder; none when there are so many that they must be data."""
+    """Return the files of a folder; none if there are so many that they must be data."""
     found: list[Path] = []
     for inner, folders, names in os.walk(folder):
         folders[:] = set(folders) - NEVER - UNLESS_NAMED
@@ -136,7 +137,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _is_written(path: Path) -> bool:
-    """Whether somebody wrote it: outside the task's folder, a binary is the system's."""
+    """True for a text file outside system folders; a binary file belongs to the system."""
     if any(path.is_relative_to(place) for place in ("/proc", "/sys", "/dev", "/run")):
         return False
     try:
@@ -147,14 +148,14 @@ def _is_written(path: Path) -> bool:
 
 
 def _leads_to(tree: Path, bases: tuple[Path, ...], path: Path) -> Iterator[Path]:
-    """The files of the task that a script names."""
+    """Yield the files of the task that a script names."""
     if path.suffix not in ("", ".py", *SHELL) or path.stat().st_size > MAX_SCRIPT:
         return
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return
-    # where a script stands is where Python looks for its imports
+    # Python looks for imports in the folder of the script first
     around = (path.parent, *bases)
     parsed = _parsed(text) if _may_be(path, text, ".py") else None
     found = _imports(around, path, parsed) if parsed else iter(())
@@ -164,7 +165,7 @@ def _leads_to(tree: Path, bases: tuple[Path, ...], path: Path) -> Iterator[Path]
 
 
 def _may_be(path: Path, text: str, *suffixes: str) -> bool:
-    """Whether a script is of a language, by its suffix or else by its first line."""
+    """True if a script is of a language, by its suffix, or else by its first line."""
     if path.suffix or not text.startswith("#!"):
         return path.suffix in ("", *suffixes)
     program = re.split(r"[\s/]+", text.partition("\n")[0])
@@ -174,9 +175,9 @@ def _may_be(path: Path, text: str, *suffixes: str) -> bool:
 
 def _words(around: tuple[Path, ...], text: str) -> Iterator[Path]:
     for line in text.splitlines():
-        # most words of a script are no files, and a file may come to be called `done`
+        # most words of a script are not files, and a word like `done` may match one by chance
         likely = (word for word in words(line) if "." in word)
-        # a folder that a script mentions may be one that it makes, or fills
+        # a folder that a script mentions may be its output
         yield from (path for path in looked_up(around, likely) if path.is_file())
         yield from (path for name in modules(line) for path in _modules(around, name))
 
@@ -189,7 +190,7 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def _imports(around: tuple[Path, ...], path: Path, parsed: ast.Module) -> Iterator[Path]:
-    """The modules that a Python file imports, as far as they are files near it."""
+    """Yield the modules that a Python file imports, if they are files near it."""
     for node in ast.walk(parsed):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -203,9 +204,10 @@ def _imports(around: tuple[Path, ...], path: Path, parsed: ast.Module) -> Iterat
 
 
 def _modules(places: Iterable[Path], name: str) -> Iterator[Path]:
-    """The file of a module and of each package it is in; the last part may be a function."""
+    """Yield the files of a module and of its packages; the last part may be a function."""
     parts = name.split(".")
     for place in places:
+        # `a.b.c` may be a.py, a/__init__.py, a/b.py, …
         for size in range(1, len(parts) + 1):
             stem = place.joinpath(*parts[:size])
             for path in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
@@ -214,13 +216,13 @@ def _modules(places: Iterable[Path], name: str) -> Iterator[Path]:
 
 
 def _name(path: Path, tree: Path) -> str:
-    """As a person calls it; the name of a file may be bytes that are no text."""
+    """Return the name for display; a file name may have bytes that are not text."""
     shown = path.relative_to(tree).as_posix() if path.is_relative_to(tree) else str(path)
     return shown.encode("utf-8", "backslashreplace").decode()
 
 
 def check_own_measures(source: Source, task: TaskSpec) -> None:
-    """Report a model whose replies are kept: one that is kept costs nothing, and takes no time."""
+    """Report a cached model if `usd`, `seconds` or `tokens` decide: cached replies have none."""
     breakers = [one.lower or one.higher for one in task.policy.tie_breakers]
     named = [name for name in OWN if name in {*breakers, *(one.metric for one in task.constraints)}]
     asked = model_asked(RUNNERS.needs(task.runner))
@@ -234,13 +236,13 @@ def check_own_measures(source: Source, task: TaskSpec) -> None:
 
 
 GUIDANCE = {"instruction": "prompt.md", "rubric": "rubric.md"}
-"""What a brief calls it, and the file of the task's folder that holds it."""
+"""File in the task's folder for each kind of guidance, by its name in a brief."""
 
 
 def read_guidance(source: Source, artifacts: Collection[str]) -> dict[str, str]:
-    """What the task's folder says to whoever proposes and judges.
+    """Read the guidance for proposers and judges in the task's folder.
 
-    A file that is an artifact is what the run improves, and not what it is told.
+    A file that is an artifact is not guidance: the run improves it.
     """
     found: dict[str, str] = {}
     for name, file in GUIDANCE.items():
@@ -253,7 +255,8 @@ def read_guidance(source: Source, artifacts: Collection[str]) -> dict[str, str]:
 
 
 def check_outputs(source: Source, artifacts: Collection[str]) -> None:
-    """Refuse to write where something stands that is not ours."""
+    """Report outputs that would overwrite files that Kept did not write."""
+    # read one by one, so that a wrong key does not prevent the check of the other
     first = section(source, ("logging",), LoggingSpec, unread=("candidate_dir",))
     second = section(source, ("logging",), LoggingSpec, unread=("results_file",))
     results = first.results_file if first else None
@@ -286,7 +289,7 @@ def _check_place(source: Source, loc: tuple[str, str], path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TaskFiles:
-    """What a task's files say."""
+    """Contents of the files of a task."""
 
     texts: Mapping[str, str]
     editable: Mapping[str, str]
@@ -294,12 +297,12 @@ class TaskFiles:
     proposing: Proposing
     cases: Cases
     given: Mapping[str, tuple[str, ...]]
-    """Of each case, what an agent is given of the task's folder."""
+    """Files of the task's folder that an agent gets, by case."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """A task in order, with all that it names."""
+    """A valid task, with the contents of its files."""
 
     source: Source
     task: TaskSpec
@@ -307,7 +310,7 @@ class ReadTask:
 
 
 def read_task(source: Source, *, proposes: bool = True) -> ReadTask:
-    """What a source says; raises `SpecError` with everything that is wrong with it."""
+    """Read a task from its source; raises `SpecError` with all its problems."""
     take_seed_names(source)
     take_prompts(source)
     task = validate(source, TaskSpec)
@@ -320,7 +323,7 @@ def read_task(source: Source, *, proposes: bool = True) -> ReadTask:
 
 
 def read_files(source: Source, proposes: bool) -> TaskFiles:
-    """Look at every file that a right part of the spec names."""
+    """Read every file that a valid part of the spec names."""
     limits = ("max_files_per_iteration",)
     artifacts = section(source, ("artifacts",), ArtifactsSpec, unread=limits)
     texts = read_artifacts(source, artifacts.include, artifacts.exclude) if artifacts else {}
@@ -351,19 +354,19 @@ _NO_MEANING: Mapping[str, Any] = {
     **dict.fromkeys(("gate", "race"), True),
     "policy": {"on_failure", "keep_if"},
 }
-"""What a resume may change: it alters how long a run goes on, or how fast, but no verdict. What the
-gate is follows from more than its key, and stands for itself."""
+"""Keys that a resume may change: they alter how long or how fast a run goes on, but no verdict.
+The gate is compared separately, because it follows from more than its key."""
 
 
 def inputs_of(source: Source, task: TaskSpec, files: TaskFiles, gate: str) -> dict[str, str]:
-    """A hash for each thing that a run depends on, by the name that a person knows it by."""
+    """Return a hash of each input that a run depends on, by a name that the user knows."""
     dump = task.model_dump(exclude=dict(_NO_MEANING), exclude_defaults=True)
-    # spelling a default out changes nothing
+    # an explicit default must not change the hash
     meaning = {name: value for name, value in dump.items() if value != {}}
     race = task.race
     raced: list[object] = ["balanced" if race is None else race.preset]
     if race is not None and race.said:
-        # what is not said is not there, so that a new key leaves old runs alone
+        # unset keys are left out, so that a new key does not change the hash of old runs
         raced.append(race.said)
     return {
         "spec": hash_of(meaning),
@@ -375,7 +378,7 @@ def inputs_of(source: Source, task: TaskSpec, files: TaskFiles, gate: str) -> di
 
 
 def _companions(files: TaskFiles) -> dict[str, str]:
-    """Hashes of the files that are read with the task, by the names that a person knows."""
+    """Return hashes of the files that are read with the task, by names that the user knows."""
     found: dict[str, object] = {GUIDANCE[name]: text for name, text in files.guidance.items()}
     for texts in files.proposing.found:
         found |= texts

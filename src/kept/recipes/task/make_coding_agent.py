@@ -8,17 +8,17 @@ from pathlib import Path
 from kept.spec.source import Source
 
 MAX_BYTES = 64 * 1024 * 1024
-"""A larger file is known by its size alone."""
+"""Largest file that is hashed; of a larger one only the size is compared."""
 
 
 def hash_of(value: object) -> str:
-    """A short hash of any JSON value."""
+    """Return a short hash of any JSON value."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def digest(path: Path) -> str:
-    """What tells whether a file is still the same."""
+    """Return a short hash of a file, its size if it is large, or the error."""
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
@@ -31,6 +31,6 @@ def digest(path: Path) -> str:
 def file_hashes(
     source: Source, files: Mapping[str, tuple[str, ...]], artifacts: Collection[str]
 ) -> dict[str, str]:
-    """A hash of each file that agents are given, by its name; artifacts are known already."""
+    """Return a hash of each file that agents get, by name; artifacts are hashed elsewhere."""
     names = sorted({name for row in files.values() for name in row} - {*artifacts})
     return {f"`{name}`": digest(source.folder / name) for name in names}

@@ -1,4 +1,4 @@
-"""The models of a task: what is wrong with them, and what should be known before a run."""
+"""Models of a task: checks, aliases of roles, and warnings before a run."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,11 +21,12 @@ from kept.spec.yaml import Loc
 
 
 def configs(models: ModelsSpec, folder: Path) -> dict[Role, ModelConfig]:
-    """The config of each role that has a model; a `SetupError` where KEPT_MODEL names none."""
+    """Return the config of each role that has a model; `SetupError` if KEPT_MODEL is not valid."""
     specs: dict[Role, ModelSpec | None] = {role: getattr(models, role) for role in ROLES}
     found: dict[Role, ModelConfig] = {
         role: spec.config(folder) for role, spec in specs.items() if spec is not None
     }
+    # KEPT_MODEL is the default of the optimizer alone
     named = settings.model()
     if models.optimizer is None and named is not None:
         found["optimizer"] = replace(config_of(named), folder=folder)
@@ -33,7 +34,7 @@ def configs(models: ModelsSpec, folder: Path) -> dict[Role, ModelConfig]:
 
 
 def take_seed_names(source: Source) -> None:
-    """Have the names that a seed has for models mean ours; what is wrong with them is reported."""
+    """Translate the seed's names for models into Kept's, and report problems."""
     given = said(source, ("models",))
     if not isinstance(given, dict) or not given.keys() & set(KEYS):
         return
@@ -49,7 +50,7 @@ def take_seed_names(source: Source) -> None:
 
 
 def check_models(source: Source) -> None:
-    """Report what a limit of money cannot be kept with: models and commands without a price."""
+    """Report models and commands without a price, with which no money limit can be kept."""
     if said(source, ("budget", "max_usd")) is None:
         return
     models = section(source, ("models",), ModelsSpec) or ModelsSpec()
@@ -59,6 +60,7 @@ def check_models(source: Source) -> None:
     asked = model_asked(runner_needs(source))
     if asked is not None:
         found["runner", "model"] = asked.named
+    # no model runs the candidate: only the user knows what a rollout costs
     elif said(source, ("budget", "usd_per_rollout")) is None:
         message = "`max_usd` needs `usd_per_rollout`: the most that one may cost"
         source.report(("budget",), message)
@@ -70,7 +72,7 @@ def check_models(source: Source) -> None:
 def told(
     task: TaskSpec, folder: Path, needs: Iterable[Needs]
 ) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
-    """What a reader wants to know of each role, and what should be known before a run."""
+    """Return the facts of each role for reports, and warnings before a run."""
     asked = (model for one in needs for model in one.models if not model.by_agent)
     others = [model.named.config(folder) for model in asked if model.named is not None]
     try:

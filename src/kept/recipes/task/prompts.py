@@ -1,8 +1,8 @@
-"""Prompts of the user's own: a file for one model that is asked, or a folder for all of them.
+"""The user's own prompts: a file for one model, or a folder for all models of a task.
 
-`prompts: FOLDER` of a task is the same as naming, wherever a model is asked and no prompt is named,
-the file of that folder that has the name of Kept's own. It is laid into the source before that is
-read, so that nobody else needs to know of it. Of an agent it is what judges of metrics are told.
+`prompts: FOLDER` stands for a `prompt` at each place that asks a model and names none. The file has
+the name of Kept's own prompt. The names are put into the source before it is read, so that no other
+module needs to know of the folder. For an agent, the folder has the prompts of metric judges.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from kept.spec.validate import said
 
 
 def take_prompts(source: Source) -> None:
-    """Name the files of the folder `prompts` where no other is named."""
+    """Put the files of the folder `prompts` where the task names no other prompt."""
     folder = _folder(source)
     if folder is None:
         return
@@ -31,7 +31,7 @@ def take_prompts(source: Source) -> None:
 
 
 def metric_prompts(source: Source) -> dict[Name, str]:
-    """What judges of metrics are told by the folder of an agent; what is wrong is reported."""
+    """Read the prompts of metric judges from an agent's folder; report problems."""
     check_prompts_folder(source)
     folder = _folder(source)
     if folder is not None:
@@ -45,7 +45,7 @@ def metric_prompts(source: Source) -> dict[Name, str]:
 
 
 def metric_prompt_files(source: Source) -> dict[Name, str]:
-    """The files that stand for Kept's own, where judges of metrics are asked."""
+    """Return the files that replace Kept's own prompts for judges of metrics."""
     found: dict[Name, str] = {}
     for name in METRICS:
         if (file := prompt_in_folder(source, name)) is not None:
@@ -54,7 +54,7 @@ def metric_prompt_files(source: Source) -> dict[Name, str]:
 
 
 def _check_names(source: Source, folder: str) -> list[str]:
-    """The files of a folder; one that has the name of no prompt is reported."""
+    """Return the Markdown files of a folder; report those without the name of a prompt."""
     files = sorted(path.name for path in (source.folder / folder).iterdir() if path.suffix == ".md")
     for file in files:
         if file.removesuffix(".md") not in NAMES:
@@ -65,14 +65,14 @@ def _check_names(source: Source, folder: str) -> list[str]:
 
 
 def prompt_in_folder(source: Source, name: Name) -> str | None:
-    """The file of the folder `prompts` that has this name, where there is one."""
+    """Return the file of this name in the folder `prompts`; None if there is none."""
     folder = _folder(source)
     file = f"{folder}/{name}.md"
     return file if folder is not None and (source.folder / file).is_file() else None
 
 
 def _folder(source: Source) -> str | None:
-    """The folder that a task names, if it is one; what is wrong with it is told elsewhere."""
+    """Return the folder that a task names, if it exists; problems are reported elsewhere."""
     given = said(source, ("prompts",))
     if not isinstance(given, str) or not is_safe_path(given.rstrip("/")):
         return None
@@ -81,14 +81,14 @@ def _folder(source: Source) -> str | None:
 
 
 def check_prompts_folder(source: Source) -> None:
-    """Report a folder that is not there."""
+    """Report a folder that does not exist."""
     given = said(source, ("prompts",))
     if isinstance(given, str) and is_safe_path(given.rstrip("/")) and _folder(source) is None:
         source.report(("prompts",), f"there is no folder `{given}`", _where_it_is(source, given))
 
 
 def _where_it_is(source: Source, given: str) -> str:
-    """The name that was meant, where the folder is there as seen from here; else how to make it."""
+    """Return a hint: the right path, if the folder exists as seen from here, or how to make it."""
     here, base = Path(given).absolute(), source.folder.absolute()
     if here.is_dir() and here != base and here.is_relative_to(base):
         where = f"it is named as seen from {source.path.name}"
@@ -97,7 +97,7 @@ def _where_it_is(source: Source, given: str) -> str:
 
 
 def _places(source: Source) -> Iterator[tuple[Name, dict[str, object]]]:
-    """The mappings of a task that may name a prompt, each with Kept's own prompt there."""
+    """Yield the mappings of a task that may name a prompt, with the name of Kept's own."""
     rows = said(source, ("proposers",))
     for at in range(len(cast("list[object]", rows)) if isinstance(rows, list) else 0):
         yield from PROPOSERS.prompt_places(source, ("proposers", at))

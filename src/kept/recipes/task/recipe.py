@@ -6,7 +6,7 @@ from kept.core.plan import TASK
 from kept.recipes.base import Compiled, Context, Recipe, Request
 
 KEYS = ("artifacts", "runner", "scorer")
-"""A file with any of these means to be a task."""
+"""Keys by which a file is recognized as a task."""
 
 
 class TaskRecipe(Recipe[Request]):
@@ -16,12 +16,12 @@ class TaskRecipe(Recipe[Request]):
     request = Request
 
     def detect(self, keys: Mapping[str, object]) -> bool:
-        """True if any key of a task is there."""
+        """True if there is any key of a task."""
         return any(key in keys for key in KEYS)
 
     def compile(self, request: Request, context: Context) -> Compiled:
-        """The plan of a task.yaml."""
-        # at use: it takes longer to import than most commands to run
+        """Compile the plan of a task.yaml."""
+        # imported at use: the import takes longer than most commands
         from kept.recipes.task.compile import compile_task
 
         return compile_task(context.source or context.spec, context.overrides, context.gate)

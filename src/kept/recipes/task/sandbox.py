@@ -1,8 +1,8 @@
-"""From what a task says to what its commands see.
+"""Sandbox of a task: files that its commands see.
 
-The runner sees neither the cases nor what the scorer is made of, nor any history that holds them.
-The scorer sees everything but the runs of Kept. Files that the runner's own command names, and
-artifacts, are never hidden.
+The runner sees neither the cases nor the files of the scorer, nor any Git history with them. The
+scorer sees everything but the runs of Kept and secrets. Artifacts, and files that the runner's own
+command names, are never hidden.
 """
 
 import os
@@ -28,29 +28,29 @@ from kept.store.home import Home
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """How the commands of one task are held."""
+    """Sandbox of the commands of one task."""
 
     spec: SandboxSpec
     limits: Limits
     inside: View
-    """What the runner sees; the scorer sees the same, with less of it hidden."""
+    """View of the runner; the scorer sees the same, with less of it hidden."""
     home: Path
     able: Abilities
     secrets: tuple[Path, ...] = ()
     """Files of the tree such as `.env`, which no command may read."""
 
     def runner(self, command: Command) -> Command:
-        """The runner's command, held."""
+        """Return the runner's command in the sandbox."""
         return self._held(command, self.inside)
 
     def scorer(self, command: Command) -> Command:
-        """The scorer's command, held."""
+        """Return the scorer's command in the sandbox."""
         return self._held(command, replace(self.inside, hidden=(self.home, *self.secrets)))
 
     def agent(self, command: Command, program: Program | None) -> Command:
-        """An agent's command, held: it has the network, and sees nothing of the task's folder.
+        """Return an agent's command in the sandbox: with network, without the task's folder.
 
-        Unless its program lies there: then it sees what the runner does.
+        If its program is in that folder, the agent sees what the runner sees.
         """
         tree, hidden = self.inside.tree, self.inside.hidden
         if program is None or not program.path.is_relative_to(tree):
@@ -70,7 +70,7 @@ class Confinement:
         return replace(command, cwd=cwd, limits=self.limits, view=view, passed_on=self.spec.env)
 
     def facts(self) -> Mapping[str, object]:
-        """What a reader of the run wants to know about it."""
+        """Return the facts of the sandbox for reports."""
         holds = self.able.enforced(walls=self.inside.walls)
         return {
             "walls": "bwrap" if self.inside.walls and self.able.walls else "none",
@@ -83,7 +83,7 @@ class Confinement:
         }
 
     def warnings(self) -> tuple[str, ...]:
-        """What does not hold although nobody said that it need not."""
+        """Warn of unset variables, and of a missing sandbox that was not switched off."""
         told = [
             f"`sandbox.env` names `{name}`, which is not set here"
             for name in self.spec.env
@@ -95,7 +95,7 @@ class Confinement:
 
 
 def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Confinement:
-    """How the commands of a task are to be held."""
+    """Build the sandbox of a task's commands; raises `SpecError` with all problems."""
     able = abilities()
     spec = task.sandbox
     tree = source.folder.resolve()
@@ -106,13 +106,15 @@ def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Con
     if task.cases is not None:
         unseen.add((tree / task.cases.file).resolve())
     if task.cases is not None and task.logging.results_file is not None:
-        # its reasons quote what failed, and thereby the cases that decide
+        # the results quote failures, and so the holdout cases
         unseen.add((tree / task.logging.results_file).resolve())
     runner = _named(tree, runs.commands, runs.folders)
+    # a path that contains an artifact or a file of the runner stays visible
     kept = {*(tree / name for name in artifacts), *runner}
     hidden = sorted(path for path in unseen if not any(file.is_relative_to(path) for file in kept))
     readable = _paths(source, "readable", spec.readable)
     shown = (*kept, *scorer, *readable, *readable_paths())
+    # files that the task names are readable, even if they look like secrets
     secrets = tuple(
         path for path in env_files(tree) if not any(path.is_relative_to(one) for one in shown)
     )
@@ -129,7 +131,7 @@ def confine(source: Source, task: TaskSpec, artifacts: Mapping[str, str]) -> Con
 
 
 def check_sandbox(source: Source) -> None:
-    """Report walls that cannot be had, and files that the spec names and that are not there."""
+    """Report a required sandbox that is not available, and named files that do not exist."""
     if said(source, ("sandbox", "walls")) == "required" and not (able := abilities()).walls:
         message = f"they are required, and bwrap does not work here: {able.why_not}"
         hint = "install bubblewrap; `kept doctor` says what works"
@@ -143,12 +145,12 @@ def check_sandbox(source: Source) -> None:
 
 
 def modes(folder: Path, artifacts: Mapping[str, str]) -> dict[str, int]:
-    """The mode bits of artifacts, which their texts do not have."""
+    """Return the mode bits of artifacts, which their texts do not have."""
     return {name: (folder / name).stat().st_mode & 0o777 for name in artifacts}
 
 
 def _listed(source: Source, patterns: Iterable[str]) -> set[Path]:
-    """What the spec says is hidden; raises what is wrong with that."""
+    """Return the paths that the spec hides; report patterns that are wrong."""
     found: set[Path] = set()
     for number, pattern in enumerate(patterns):
         hits = find(source, ("sandbox", "hidden", number), pattern)
@@ -157,7 +159,7 @@ def _listed(source: Source, patterns: Iterable[str]) -> set[Path]:
 
 
 def _paths(source: Source, key: str, paths: Iterable[str]) -> tuple[Path, ...]:
-    """What commands may read or write to; reports what is not there."""
+    """Return paths that commands may read or write to; report those that do not exist."""
     found = tuple((source.folder / Path(path).expanduser()).resolve() for path in paths)
     for number, path in enumerate(found):
         if not path.exists():
@@ -167,14 +169,14 @@ def _paths(source: Source, key: str, paths: Iterable[str]) -> tuple[Path, ...]:
 
 
 def _named(tree: Path, lines: Iterable[str], places: Iterable[str]) -> set[Path]:
-    """The files and folders of a tree that are words of command lines."""
+    """Return the files and folders of a tree that command lines name."""
     bases = {tree, *((tree / place).resolve() for place in places)}
     found = named(bases, lines)
     return {path for path in found if path != tree and path.is_relative_to(tree)}
 
 
 def _histories(tree: Path) -> tuple[Path, ...]:
-    """The repository that a tree is in: its history holds whatever is hidden in the tree."""
+    """Return the Git repository of a tree: its history has the files that the tree hides."""
     for folder in (tree, *tree.parents):
         if (folder / ".git").exists():
             return (folder / ".git", *_elsewhere(folder / ".git"))
@@ -182,21 +184,21 @@ def _histories(tree: Path) -> tuple[Path, ...]:
 
 
 def _elsewhere(git: Path) -> Iterator[Path]:
-    """Where the history is that a worktree or a submodule only refers to."""
+    """Yield the history folders that the `.git` file of a worktree or submodule refers to."""
     if git.is_dir():
         return
     try:
         own = git.parent / git.read_text().removeprefix("gitdir:").strip()
         yield own.resolve()
-        # of a worktree, the repository that it was made from
+        # of a worktree: the repository from which it was made
         yield (own / (own / "commondir").read_text().strip()).resolve()
     except (OSError, UnicodeDecodeError, ValueError):
-        # a submodule has no more
+        # a submodule has no `commondir`
         return
 
 
 def _memory() -> int | None:
-    """Bytes that the machine has."""
+    """Return the machine's memory in bytes; None if it is not known."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):

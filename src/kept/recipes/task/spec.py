@@ -22,34 +22,35 @@ from kept.spec.validate import Count, Finite, Ratio, SpecModel, Text, Texts, sha
 
 
 def _off(value: object) -> object:
+    # `length: false` switches a guard off
     return None if value is False else value
 
 
 def _titles(value: Any) -> Any:  # noqa: ANN401 # whatever a file may say
-    # one wording for what is neither `all` nor a list of titles
+    # a single message for any other value, not one for each member of the union
     if value == "all" or isinstance(value, list):
         return value  # pyright: ignore[reportUnknownVariableType] # of anything
     raise ValueError("neither `all` nor a list of titles")
 
 
 class LengthGuardSpec(SpecModel):
-    """Refuses what says more rather than better."""
+    """Guard against texts that get longer instead of better."""
 
     max_growth: Annotated[Finite, Field(ge=1)] | None = None
-    """Times the tokens of the seed; 3 when no limit is given."""
+    """Multiple of the seed's tokens; 3 if no limit is given."""
     max_tokens: Count | None = None
     max_chars: Count | None = None
 
 
 class StuffingGuardSpec(SpecModel):
-    """Refuses what says the same words again and again."""
+    """Guard against texts that repeat the same words."""
 
     max_density: Annotated[Finite, Field(gt=0, le=1)] = 0.25
     max_repetition: Annotated[Finite, Field(gt=0, le=1)] = 0.3
 
 
 class SectionsGuardSpec(SpecModel):
-    """Refuses what drops or empties a section of the seed."""
+    """Guard against texts that drop or empty a section of the seed."""
 
     keep: Annotated[
         Literal["all"] | Annotated[tuple[Text, ...], Field(strict=False), AfterValidator(some)],
@@ -59,14 +60,14 @@ class SectionsGuardSpec(SpecModel):
 
 
 class CopyGuardSpec(SpecModel):
-    """Refuses what has text of the cases in it."""
+    """Guard against texts that copy text of the cases."""
 
     allow_train: bool | None = None
-    """By default only with a `demos` proposer, whose business it is."""
+    """True to allow text of train cases; by default only with a `demos` proposer."""
 
 
 class GuardsSpec(SpecModel):
-    """Which guards stand before the rollouts."""
+    """Guards that check a candidate before its rollouts."""
 
     length: Annotated[LengthGuardSpec | None, BeforeValidator(_off)] = None
     stuffing: Annotated[StuffingGuardSpec | None, BeforeValidator(_off)] = None
@@ -98,12 +99,12 @@ def _steps(steps: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...
 
 
 Passes = Annotated[Count, Field(le=TENURE)]
-"""More of them would be draws of the next incumbent's time."""
+"""Passes over the cases; more than `TENURE` would be rollouts of the next incumbent's time."""
 
 Looks = Annotated[tuple[Passes, ...], Field(strict=False), AfterValidator(_rising)]
 Step = Annotated[tuple[Count, Finite], Field(strict=False)]
 Steps = Annotated[tuple[Step, ...], Field(strict=False), AfterValidator(_steps)]
-"""Draws, and the gain that they must show."""
+"""Pairs of a number of rollouts and the gain that they must show."""
 
 
 class ScreenSpec(SpecModel):
@@ -123,7 +124,7 @@ class ScreenSpec(SpecModel):
 
 
 class SimplifySpec(SpecModel):
-    """Figures of the test of what is simpler."""
+    """Figures of the test of simpler candidates."""
 
     margin: Annotated[Finite, AfterValidator(_part)] | None = None
     """Share of the scale that a simplification may lose."""
@@ -138,16 +139,16 @@ class FinalSpec(SpecModel):
     """Figures of the final among alternatives."""
 
     most: Annotated[int, Field(ge=0)] | None = None
-    """Alternatives that it is held among, at most; 0 for none."""
+    """Most alternatives in a final; 0 for no final."""
     passes: Looks | None = None
     behind: Chance | None = None
 
 
 class RaceSpec(SpecModel):
-    """How a race is held; a word alone is its preset."""
+    """Figures of a race; a single word names its preset."""
 
     preset: Literal["fast", "balanced", "careful"] = "balanced"
-    """How much it spends on being sure."""
+    """Effort that the race spends on certainty."""
     alpha: Chance | None = None
     promote_alpha: Chance | None = None
     aim: Positive | None = None
@@ -164,7 +165,7 @@ class RaceSpec(SpecModel):
 
     @property
     def said(self) -> Mapping[str, Any]:
-        """The figures that the task sets itself."""
+        """Figures that the task sets itself."""
         found = self.model_dump(exclude={"preset"}, exclude_none=True)
         return {name: value for name, value in found.items() if value != {}}
 
@@ -178,7 +179,7 @@ Race = Annotated[RaceSpec, BeforeValidator(_preset)]
 
 
 def _number(value: object) -> object:
-    # a scorer's `true` is the measure 1
+    # a scorer's `true` counts as 1
     return float(value) if isinstance(value, bool) else value
 
 
@@ -197,7 +198,7 @@ def _below(text: str) -> str:
 
 
 class ArtifactsSpec(SpecModel):
-    """Which files may change."""
+    """Files that may change."""
 
     include: Annotated[Texts, AfterValidator(some)]
     exclude: Texts = ()
@@ -214,7 +215,7 @@ class ProtectSpec(SpecModel):
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Two marks, or a section."""
+        """Check that either two marks or a section are given."""
         if not {"begin", "end", "section"} <= said.keys():
             return
         marks = [said["begin"], said["end"]]
@@ -228,35 +229,35 @@ class ProtectSpec(SpecModel):
 
 
 class MutationSpec(SpecModel):
-    """How artifacts may be changed."""
+    """Ways in which artifacts may be changed."""
 
     mode: Literal["direct_edit"] | None = None
-    """`direct_edit` has a model edit the artifacts; `proposers`, where given, do it instead."""
+    """`direct_edit` lets a model edit the artifacts; `proposers`, if given, replace it."""
     allowed_file_types: Annotated[
         tuple[Annotated[Text, AfterValidator(_file_type)], ...], Field(strict=False)
     ] = ()
-    """Artifacts of other types are carried along and never edited; by default all may be."""
+    """Types of artifacts that may be edited, by default all; others stay as they are."""
     max_changed_lines: Count | None = None
     """Lines removed plus lines added by one candidate."""
     protect: Annotated[tuple[ProtectSpec, ...], Field(strict=False)] = ()
-    """What of the artifacts stays as it is."""
+    """Parts of the artifacts that stay unchanged."""
 
 
 class ObjectiveSpec(SpecModel):
-    """What better means."""
+    """Metric that says which candidate is better."""
 
     primary_metric: Text
     direction: Direction
     bounds: Annotated[tuple[Finite, Finite], Field(strict=False)] | None = None
     tie_tolerance: Annotated[Finite, Field(ge=0)] = 0.0
     deterministic: bool = False
-    """The same candidate scores the same each time: nothing is run again to confirm it."""
+    """True if the same candidate always scores the same: nothing is run again to confirm it."""
     pass_at: Finite | None = None
     """Value of the primary metric at which `kept eval` counts a case as passed."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Bounds in order, and a `pass_at` within them."""
+        """Check that bounds are in order, with `pass_at` between them."""
         bounds, pass_at = said.get("bounds"), said.get("pass_at")
         if bounds is not None and not bounds[0] < bounds[1]:
             yield "`bounds` are reversed: write the least value, then the greatest"
@@ -265,7 +266,7 @@ class ObjectiveSpec(SpecModel):
 
 
 class ConstraintSpec(SpecModel):
-    """A condition that blocks a keep."""
+    """A condition on a metric; a candidate that violates it is not kept."""
 
     metric: Text
     op: Operator
@@ -273,14 +274,14 @@ class ConstraintSpec(SpecModel):
 
 
 class TieBreakerSpec(SpecModel):
-    """What decides between equals: `lower: metric` or `higher: metric`."""
+    """Metric that decides between equals: `lower: metric` or `higher: metric`."""
 
     lower: Text | None = None
     higher: Text | None = None
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """One of the two."""
+        """Check that exactly one of the two is given."""
         if {"lower", "higher"} <= said.keys() and (said["lower"] is None) == (
             said["higher"] is None
         ):
@@ -288,62 +289,62 @@ class TieBreakerSpec(SpecModel):
 
 
 class PolicySpec(SpecModel):
-    """How a candidate is decided on."""
+    """Rules by which a candidate is kept or discarded."""
 
     keep_if: Literal["better_primary"] = "better_primary"
     """`better_primary` is the gate `strict`."""
     on_failure: Literal["discard", "stop"] = "discard"
-    """What a candidate that crashes does: it is dropped and the run goes on, or it ends the run."""
+    """Effect of a candidate that crashes: it is dropped and the run goes on, or the run ends."""
     tie_breakers: Annotated[tuple[TieBreakerSpec, ...], Field(strict=False)] = ()
 
 
 class BudgetSpec(SpecModel):
-    """When to stop."""
+    """Limits at which a run stops."""
 
     max_iterations: Count | None = None
     max_failures: Count | None = None
     max_minutes: Annotated[Finite, Field(gt=0)] | None = None
     max_usd: Annotated[Finite, Field(ge=0)] | None = None
     usd_per_rollout: Annotated[Finite, Field(ge=0)] | None = None
-    """The most that one rollout may cost, which is what it is charged with; where a model is asked,
-    each call is charged with what it costs unless this is given."""
+    """Maximum cost of one rollout, which is charged for each. Without it, each call of a model is
+    charged with its own cost."""
     max_rollouts: Count | None = None
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Some limit."""
+        """Check that there is a limit."""
         limits = [name for name in cls.model_fields if name.startswith("max_")]
         if all(name in said and said[name] is None for name in limits):
             yield f"no limit; give one of {', '.join(limits)}"
 
 
 class CasesSpec(SpecModel):
-    """What a candidate is evaluated on."""
+    """Cases on which candidates are evaluated."""
 
     file: Text
     split: Ratio = "3:5:2"
     """Shares of train, holdout and test."""
     seed: int = 0
     stratify: Text | None = None
-    """A field of the cases; every split gets its share of each of its values."""
+    """Field of the cases; every split gets its share of each value of it."""
     expected: Text | None = None
-    """The field with the expected output; by default one named `expected`, `label` or the like."""
+    """Field with the expected output; by default one named `expected`, `label` or the like."""
     show_expected: bool = True
-    """Whether optimizers see the expected output of train cases."""
+    """True if optimizers see the expected output of train cases."""
 
     @property
     def ratio(self) -> tuple[int, ...]:
-        """The split as numbers."""
+        """Shares of the split as numbers."""
         return shares_of(self.split)
 
 
 class LoggingSpec(SpecModel):
-    """Views of the journal, written as the run goes."""
+    """Files written from the journal while a run goes on."""
 
     results_file: Annotated[Text, AfterValidator(_below)] | None = None
-    """One JSON line an iteration; lines of other runs stay."""
+    """File with one JSON line per iteration; lines of other runs stay."""
     candidate_dir: Annotated[Text, AfterValidator(_below)] | None = None
-    """A diff for each candidate, and the files of those that were kept."""
+    """Folder with a diff of each candidate, and the files of kept candidates."""
 
 
 class TaskSpec(SpecModel):
@@ -366,11 +367,11 @@ class TaskSpec(SpecModel):
         | None
     ) = None
     schedule: Literal["bandit", "in_turn"] = "bandit"
-    """Who is next among several proposers: who brings more for its cost, or each in turn."""
+    """Order of several proposers: by gain per cost, or each in turn."""
     prompts: Annotated[Text, AfterValidator(_below)] | None = None
-    """A folder whose files stand for Kept's own prompts of their names, where none is named."""
+    """Folder with files that replace Kept's own prompts of the same names, if none is named."""
     gate: Literal["strict", "race", "repeats"] | None = None
-    """Unless it says, `race` where there are cases enough, and `strict` elsewhere; without cases
+    """Gate of the run; by default `race` with enough cases, else `strict`. Without cases it is
     `repeats`, which is `strict` while repeats agree."""
     race: Race | None = None
     guards: GuardsSpec = GuardsSpec()
@@ -379,13 +380,13 @@ class TaskSpec(SpecModel):
     cases: CasesSpec | None = None
     sandbox: SandboxSpec = SandboxSpec()
     workers: Count | None = None
-    """Rollouts in flight at once; by default 8 of a model behind an API, else one a processor."""
+    """Rollouts in flight at once; by default 8 for a model behind an API, else one a processor."""
     width: Count | None = None
     """Steps open at once; by default enough to keep the workers busy."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """No key without an effect."""
+        """Check that no key is without effect."""
         gate = said.get("gate")
         if said.get("race") is not None and gate in ("strict", "repeats"):
             yield "`race` says how to race, and needs `gate: race`"

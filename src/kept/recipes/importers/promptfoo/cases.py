@@ -1,4 +1,4 @@
-"""From tests to cases: variables filled in and multiplied out, assertions made definite."""
+"""Cases from promptfoo tests: variables are expanded and filled into the assertions."""
 
 import json
 import re
@@ -31,7 +31,7 @@ _ODD = re.compile(r"[^a-z0-9]+")
 
 
 class Lack(NamedTuple):
-    """A variable that an assertion asks for and its test does not have."""
+    """Variable that an assertion asks for and that its test does not have."""
 
     source: Source
     loc: Loc
@@ -39,7 +39,7 @@ class Lack(NamedTuple):
 
 
 class Made(NamedTuple):
-    """One case in the making."""
+    """A case before it is written."""
 
     description: str
     vars: dict[str, object]
@@ -47,16 +47,17 @@ class Made(NamedTuple):
     metadata: Mapping[str, Any]
     where: str
     lacks: list[Lack]
-    """Somewhere there may be a test that has them."""
+    """Missing variables; another test may have them."""
 
 
 def made_of(placed: Placed, default: Placed, root: Source) -> Iterator[Made]:
-    """The cases that one test stands for, with what all tests have in common."""
+    """Yield the cases of one test, merged with the default test."""
     own, common = placed.spec, default.spec
     values = {**_vars(default, root), **_vars(placed, root)}
     without = own.options.disableDefaultAsserts
     rows = [(default, n, one) for n, one in enumerate(() if without else common.assert_)]
     rows += [(placed, n, one) for n, one in enumerate(own.assert_)]
+    # values of the test override those of the default test
     threshold = own.threshold if own.threshold is not None else common.threshold
     metadata = {**common.metadata, **own.metadata}
     plain = own.options.disableVarExpansion or common.options.disableVarExpansion
@@ -69,7 +70,7 @@ def made_of(placed: Placed, default: Placed, root: Source) -> Iterator[Made]:
         message = f"the lists make {many:,} cases, {MOST_CASES:,} are taken"
         placed.source.report((*placed.loc, "vars"), message, "write down the ones that matter")
         return
-    # every combination of the variables that are lists; once where there are none
+    # every combination of the variables that are lists; a single case without lists
     for chosen in product(*lists.values()):
         given = _nested(placed, {**values, **dict(zip(lists, chosen, strict=True))})
         lacks: list[Lack] = []
@@ -84,7 +85,7 @@ def made_of(placed: Placed, default: Placed, root: Source) -> Iterator[Made]:
 
 
 def check_assertions(placed: Placed, root: Source) -> None:
-    """Report what is wrong with the assertions of a test, before they are filled in."""
+    """Report problems of the assertions of a test, before variables are filled in."""
     for number, one in enumerate(placed.spec.assert_):
         bare = _bare(placed, (*placed.loc, "assert", number), one, root)
         for loc, message, hint in faults_in(bare, root.folder):
@@ -95,7 +96,7 @@ def check_assertions(placed: Placed, root: Source) -> None:
 
 
 def _bare(placed: Placed, loc: Loc, one: AssertionSpec, root: Source) -> AssertionSpec:
-    """An assertion as it is looked at: what is not yet known stands for a text."""
+    """Return an assertion for checks, with a valid sample for a value that is a template."""
     inner = one.assert_
     if inner is not None:
         inner = tuple(
@@ -110,7 +111,7 @@ def _bare(placed: Placed, loc: Loc, one: AssertionSpec, root: Source) -> Asserti
 
 
 def _loaded(placed: Placed, loc: Loc, one: AssertionSpec, root: Source) -> object:
-    """The value of an assertion, out of its file where it names one."""
+    """Return the value of an assertion, read from its file if it names one."""
     value = one.value
     if one.base in ("is-json", "contains-json") and isinstance(value, str):
         if value.startswith(FILE):
@@ -126,17 +127,17 @@ def _loaded(placed: Placed, loc: Loc, one: AssertionSpec, root: Source) -> objec
         if is_below(root, root.folder / file_of(named)[0]):
             return named
         refuse_outside(placed.source, loc, value)
-        return "True"  # told: what it holds is not looked at
+        return "True"  # the file is reported above, and its content is not checked
     return value
 
 
 def _file_value(source: Source, loc: Loc, name: str, root: Source) -> object:
-    """What a file holds: values of JSON or YAML, or its text."""
+    """Read a file: values of JSON or YAML, or its text."""
     path = name.removeprefix(FILE)
     if path.endswith((".js", ".ts", ".py", ".mjs", ".cjs")):
         source.report(loc, f"`{name}` is a program, which is not run here", "write the value down")
         return None
-    # a file is looked for beside the config, wherever it is named
+    # a file is relative to the config, but its problems belong where it is named
     before = len(root.problems)
     files = found_files(root, loc, path)
     text = read_file(root, loc, files[0]) if files else None
@@ -173,7 +174,7 @@ def _vars(placed: Placed, root: Source) -> dict[str, object]:
 
 
 def _nested(placed: Placed, values: dict[str, object]) -> dict[str, object]:
-    """Variables that name other variables, filled in."""
+    """Fill in variables that refer to other variables."""
     found = dict(values)
     for name, value in values.items():
         if isinstance(value, str) and is_template(value):
@@ -188,7 +189,7 @@ def _nested(placed: Placed, values: dict[str, object]) -> dict[str, object]:
 
 
 class _Filling(NamedTuple):
-    """Assertions of a test on their way to being definite."""
+    """Fills variables into the assertions of a test."""
 
     where: Placed
     given: Mapping[str, object]
@@ -196,7 +197,7 @@ class _Filling(NamedTuple):
     lacks: list[Lack]
 
     def definite(self, loc: Loc, one: AssertionSpec) -> dict[str, Any]:
-        """An assertion with its variables filled in, as a case has it."""
+        """Return an assertion with its variables filled in, as a case has it."""
         value = _loaded(self.where, (*loc, "value"), one, self.root)
         made = one.model_dump(by_alias=True, exclude_defaults=True)
         made["value"] = self._filled((*loc, "value"), value, one.base == "python")
@@ -223,7 +224,7 @@ class _Filling(NamedTuple):
         try:
             names, made = names_of(text), render(text, self.given)
         except TemplateFault as fault:
-            if not code:  # which has braces of its own
+            if not code:  # code may have braces of its own
                 self.where.source.report(loc, f"is no template: {fault}")
             return text
         lack = [name for name in names if name not in self.given]
@@ -237,14 +238,15 @@ class _Filling(NamedTuple):
 
 
 def nowhere(name: str, known: Iterable[str]) -> tuple[str, str | None]:
-    """What is said of a variable that is not there, and of one that may be meant."""
+    """Return the message for a missing variable, and a hint at a similar name."""
     near = get_close_matches(name, list(known), n=1, cutoff=0.7)
     hint = f"did you mean `{near[0]}`?" if near else None
     return f"asks for `{{{{{name}}}}}`, which is no variable of the test", hint
 
 
 def as_lines(cases: list[Made], names: list[str], field: str) -> str:
-    """The cases as a file of JSON lines; a variable that one lacks is null."""
+    """Return the cases as JSON lines; a missing variable is null."""
+    # numbers of equal width, so that ids sort in order
     wide = len(str(len(cases)))
     lines: list[str] = []
     for number, made in enumerate(cases, 1):
@@ -262,5 +264,5 @@ def as_lines(cases: list[Made], names: list[str], field: str) -> str:
 
 
 def common_test(spec: TestSpec, source: Source) -> Placed:
-    """What all tests have in common."""
+    """Return the default test, with its place in the config."""
     return Placed(spec, source, ("defaultTest",))

@@ -1,4 +1,4 @@
-"""promptfoo importer: one config of several, its task, and its Python assertions.
+"""promptfoo importer: the choice among a config's models and prompts, the task, its scripts.
 
 Python files of assertions are copied into the task under names that stay in it. Local modules
 that they import keep their names, because imports refer to these.
@@ -50,23 +50,23 @@ from kept.spec.validate import said
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What of a config is meant, where it has several."""
+    """Choice among the prompts and providers of a config."""
 
     prompt: str | None = None
-    """The label of the one to begin with; by default the first."""
+    """Label of the prompt to begin with; by default the first."""
     provider: str | None = None
-    """The id or label of the one to ask, or a model of Kept's; by default the first."""
+    """Id or label of the provider to ask, or a model of Kept's; by default the first."""
     judge: str | None = None
-    """Who grades, where the config does not say: a provider, or a model of Kept's."""
+    """Grader, if the config names none: a provider, or a model of Kept's."""
     optimizer: str | None = None
-    """Who writes further prompts: a model of Kept's, or a provider; by default nobody where there
-    are several."""
+    """Writer of further prompts: a model of Kept's, or a provider. By default there is none if
+    the config has several prompts."""
     limited: bool = False
-    """Whether the task has a limit of money, where that can be kept."""
+    """True if the task gets a money limit, where one can be kept."""
 
 
 def judge_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:
-    """Who grades: one for all."""
+    """Return the model that grades; report an error if assertions name several."""
     found: dict[str, tuple[Source, Grader]] = {}
     for source, grader in read.graders:
         given = grader.provider
@@ -74,7 +74,7 @@ def judge_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:
         found.setdefault(str(given), (source, grader._replace(provider=given)))
     if len(found) > 1:
         source, grader = list(found.values())[1]
-        # its id alone: what else is said of it may be a key
+        # the message has only its id: other values may be a key
         first = mapping_of(provider_of(next(iter(found.values()))[1].provider)) or {}
         named = f": `{first['id']}`" if isinstance(first.get("id"), str) else ""
         message = f"another model grades elsewhere{named}"
@@ -107,7 +107,7 @@ def judge_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:
 
 
 def _graded(read: ReadConfig) -> tuple[Placed, str] | None:
-    """The first assertion that a model decides."""
+    """Return the first assertion that a model decides, with its test."""
     common = common_test(read.default, read.source)
     for placed in (common, *read.tests):
         for one in placed.spec.assert_:
@@ -118,7 +118,7 @@ def _graded(read: ReadConfig) -> tuple[Placed, str] | None:
 
 
 def own_model(name: str) -> dict[str, Any] | None:
-    """A model of Kept's, `provider/model`; None where it is none."""
+    """Return the block of a model of Kept's, `provider/model`; None if it is not one."""
     try:
         provider, model = parse(name)
     except ValueError:
@@ -127,7 +127,7 @@ def own_model(name: str) -> dict[str, Any] | None:
 
 
 def optimizer_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:
-    """Who writes further prompts; None where nobody is named."""
+    """Return the model that writes further prompts; None if none is named."""
     name = chosen.optimizer
     if name is None:
         return None
@@ -143,7 +143,7 @@ def optimizer_of(read: ReadConfig, chosen: Chosen) -> dict[str, Any] | None:
 def target_of(
     config: ConfigSpec, blocks: list[dict[str, Any] | None], chosen: Chosen
 ) -> tuple[dict[str, Any], tuple[str, ...] | None]:
-    """The model that is asked, and the labels of the prompts that it is asked with."""
+    """Return the model to ask, and the labels of its prompts; None means all prompts."""
     if chosen.provider is not None:
         for spec, made in zip(config.providers, blocks, strict=True):
             if chosen.provider in (spec.id, spec.label) and made is not None:
@@ -155,7 +155,7 @@ def target_of(
                 f"there is no provider `{chosen.provider}` in the config",
                 hint=f"there are {known}; or give a model of Kept's, as in local/smollm2",
             )
-        # how the first is asked goes for whoever is asked in its place
+        # the settings of the first provider apply to the model that replaces it
         said = (blocks[0] if blocks else None) or {}
         shape = {key: said[key] for key in ("temperature", "top_p", "max_tokens") if key in said}
         return {**own, **shape}, None
@@ -166,7 +166,7 @@ def target_of(
 
 
 def usable(prompts: list[Prompt], labels: tuple[str, ...] | None) -> list[Prompt]:
-    """The prompts that a provider is asked with, each text once."""
+    """Return the prompts for a provider, each text once."""
     chosen = [
         prompt
         for prompt in prompts
@@ -175,11 +175,12 @@ def usable(prompts: list[Prompt], labels: tuple[str, ...] | None) -> list[Prompt
             prompt.label == one or prompt.label.startswith(f"{one.rstrip('*:')}:") for one in labels
         )
     ]
+    # of equal texts the first prompt stays, at the place of the last
     return list({prompt.text: prompt for prompt in reversed(chosen)}.values())[::-1]
 
 
 def first_of(prompts: list[Prompt], chosen: Chosen) -> Prompt:
-    """The prompt to begin with."""
+    """Return the prompt to begin with."""
     known = ", ".join(prompt.label for prompt in prompts)
     if not prompts:
         raise SetupError("the provider is asked with none of the prompts")
@@ -195,13 +196,14 @@ FOLDER = "checks"
 
 
 def take_scripts(cases: list[Made]) -> dict[str, str]:
-    """Have the assertions name the copies; the file of the config that each copy is of."""
+    """Rename the scripts of assertions to their copies; return the original of each copy."""
     copies: dict[str, str] = {}
     for row in (row for made in cases for row in _in_python(made.asserts)):
         value = str(row["value"])
         file, _ = file_of(value)
         if not file:
             continue
+        # files of the same name in different folders get numbered copies
         if file not in copies:
             name, number = f"{FOLDER}/{PurePosixPath(file).stem}", 1
             copy = f"{name}.py"
@@ -214,7 +216,7 @@ def take_scripts(cases: list[Made]) -> dict[str, str]:
 
 
 def read_scripts(source: Source, copies: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The texts of copies and of what they import, and a note on each package that stays behind."""
+    """Read the scripts and their imported modules; add a note for each package left out."""
     texts = {copy: text_of(source.folder / name) for copy, name in copies.items()}
     packages: dict[str, None] = {}
     for copy, name in copies.items():
@@ -241,44 +243,44 @@ def _in_python(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 FEW = 5
-"""Tests that are too few to be shared out."""
+"""Fewest tests that are split; fewer are all used to decide."""
 
 _ODD = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What of a config makes the task."""
+    """Parts of a config that make the task."""
 
     read: ReadConfig
     cases: list[Made]
     names: list[str]
-    """Variables."""
+    """Names of all variables."""
     asked: list[str]
-    """Those that some prompt of the config asks for. The others may be the answer: who is asked
-    and who proposes do not see them."""
+    """Variables that a prompt of the config asks for. Others may be the answer: neither the
+    target nor a proposer sees them."""
     first: Prompt
     others: list[Prompt]
     target: dict[str, Any]
     judge: dict[str, Any] | None
     optimizer: dict[str, Any] | None
     scripts: dict[str, str]
-    """Python files that assertions use, by their names in the task."""
+    """Texts of Python files that assertions use, by their names in the task."""
 
     @property
     def prompt(self) -> str:
-        """The artifact."""
+        """Name of the artifact."""
         chats = all(prompt.chat for prompt in (self.first, *self.others))
         return "prompt.json" if chats else "prompt.txt"
 
     @property
     def field(self) -> str:
-        """Where a case has its assertions."""
+        """Field of a case that has its assertions."""
         return "asserts" if "assert" in self.names else "assert"
 
 
 def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
-    """The task that a config stands for; raises `SpecError` with everything that is wrong."""
+    """Draft the task of a config; raises `SpecError` with all its problems."""
     chosen = chosen or Chosen()
     read = read_config(read_source(path))
     source = read.source
@@ -320,9 +322,9 @@ def draft_of(path: Path, chosen: Chosen | None = None) -> Draft:
 
 
 def _cases(read: ReadConfig, default: Placed) -> tuple[list[Made], int]:
-    """The cases of all tests, and how many assert nothing and are left out."""
+    """Return the cases of all tests, and the number left out because they assert nothing."""
     every = (one for placed in read.tests for one in made_of(placed, default, read.source))
-    # no more are made than are taken: a few lists multiply to more than fits
+    # stops at the limit: a few lists can multiply to more cases than fit in memory
     made = list(islice(every, MOST_CASES + 1))
     if len(made) > MOST_CASES:
         raise _wrong(read, f"they make more than {MOST_CASES:,} cases")
@@ -347,7 +349,7 @@ def _left_out(tests: int) -> list[str]:
 
 
 def _not_asked(read: ReadConfig, chosen: Chosen) -> list[str]:
-    """That there are others than the provider which is asked, where nobody chose it."""
+    """Note other providers than the one asked, if the user did not choose it."""
     known = [spec.label or spec.id for spec in read.config.providers]
     if chosen.provider is not None or len(known) < 2:
         return []
@@ -357,7 +359,7 @@ def _not_asked(read: ReadConfig, chosen: Chosen) -> list[str]:
 
 
 def _lacking(cases: list[Made], wanted: list[str]) -> list[str]:
-    """The variables of prompts that some tests have and others have not."""
+    """Note variables of prompts that some tests have and others lack."""
     told: list[str] = []
     for name in wanted:
         lack = [one for one in cases if name not in one.vars]
@@ -392,12 +394,12 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
     scorer |= {"field": parts.field} if parts.field != "assert" else {}
     scorer |= {"files": list(parts.scripts)} if parts.scripts else {}
     by_code = any('"python"' in _types(one.asserts) for one in parts.cases)
-    # all other assertions are filled in already
+    # only `python` assertions need variables: all others are filled in already
     scorer |= {"input": parts.names} if by_code and parts.asked != parts.names else {}
     target = dict(parts.target)
     types = [_types(one.asserts) for one in parts.cases]
     if any(name in asserted for asserted in types for name in ('"latency"', '"cost"')):
-        target["cache"] = False  # a reply that is kept takes no time, and costs nothing
+        target["cache"] = False  # a cached reply takes no time and costs nothing
     models: dict[str, Any] = {"target": target}
     models |= {"judge": parts.judge} if parts.judge is not None else {}
     proposers: list[dict[str, Any]] = []
@@ -405,7 +407,7 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
         proposers.append({"kind": "variants", "files": ["prompts/*"]})
     notes: list[str] = []
     if parts.optimizer is not None or not parts.others:
-        # the target is reached for this too, and does not have to answer as it does for the task
+        # the target's address serves the writer too, but its settings are those of the task
         address = ("provider", "model", "base_url", "api_key", "api_version")
         reached = {key: parts.target[key] for key in address if key in parts.target}
         models["optimizer"] = parts.optimizer or reached
@@ -415,6 +417,7 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
                 "there is one prompt, and the model it is for writes further ones: "
                 "name a better one in `models.optimizer`"
             )
+    # at least two steps for each prompt to try
     steps = max(STEPS, 2 * len(parts.others))
     budget: dict[str, Any] = {"max_iterations": steps}
     if chosen.limited:
@@ -437,7 +440,7 @@ def _task(parts: _Parts, chosen: Chosen) -> tuple[dict[str, Any], list[str]]:
 
 
 def _types(rows: list[dict[str, Any]]) -> str:
-    """The types of assertions, those in sets too, for whoever looks for one."""
+    """Return all types of assertions, with those in sets, as a text to search."""
     inner = (
         f'"{row["type"].removeprefix("not-")}"{_types(row.get("assert") or [])}' for row in rows
     )

@@ -1,4 +1,4 @@
-"""What a promptfooconfig.yaml may say, and what of it is refused."""
+"""Schema of promptfooconfig.yaml, with the keys that are refused."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
@@ -46,7 +46,7 @@ ASSERTION_REFUSED: Refused = {
 
 
 class ProviderConfig(SpecModel):
-    """How a model is asked."""
+    """Settings of requests to a model."""
 
     temperature: Annotated[Finite, Field(ge=0)] | None = None
     max_tokens: Count | None = None
@@ -57,11 +57,11 @@ class ProviderConfig(SpecModel):
     apiBaseUrl: Text | None = None
     apiHost: Text | None = None
     apiKeyEnvar: Any = None
-    """This and those that follow may hold a key: what is wrong with them is told without it."""
+    """This and the next fields may hold a secret key: problems are reported without values."""
     apiKey: Any = None
     apiVersion: Text | None = None
     url: Text | None = None
-    """Of an `https` provider, with the three below."""
+    """Address of an `https` provider; it goes with the four fields below."""
     method: Text | None = None
     headers: dict[str, Any] = Field(default_factory=dict[str, Any])
     body: Any = None
@@ -69,18 +69,18 @@ class ProviderConfig(SpecModel):
 
 
 class ProviderSpec(SpecModel):
-    """One model."""
+    """A provider: one model."""
 
     id: Text
     label: Text | None = None
     config: ProviderConfig = ProviderConfig()
     prompts: Texts | None = None
-    """Labels of the prompts that it is asked with."""
+    """Labels of the prompts with which it is asked."""
     delay: Finite | None = None
 
 
 class OptionsSpec(SpecModel):
-    """What is said of a test besides."""
+    """Options of a test."""
 
     disableVarExpansion: bool = False
     disableDefaultAsserts: bool = False
@@ -99,7 +99,7 @@ class TestSpec(SpecModel):
 
 
 class EvaluateOptions(SpecModel):
-    """How promptfoo runs; of it, how many calls are in flight is taken over."""
+    """Options of promptfoo runs; only `maxConcurrency` is imported."""
 
     maxConcurrency: Count | None = None
     repeat: Count | None = None
@@ -111,16 +111,16 @@ class EvaluateOptions(SpecModel):
 
 
 class ConfigSpec(SpecModel):
-    """A whole config, its lists brought into one form."""
+    """A whole config, with its lists normalized."""
 
     description: str | None = None
     prompts: Annotated[tuple[Any, ...], Field(strict=False)] = ()
     providers: Annotated[tuple[ProviderSpec, ...], Field(strict=False)] = ()
     tests: Annotated[tuple[TestSpec | None, ...], Field(strict=False)] = ()
-    """None where a file stands."""
+    """Inline tests; None in the place of a file."""
     defaultTest: TestSpec = TestSpec()
     evaluateOptions: EvaluateOptions = EvaluateOptions()
-    # without a meaning for a run
+    # keys that mean nothing for a run
     tags: Any = None
     metadata: Any = None
     outputPath: Any = None
@@ -137,7 +137,7 @@ class TestsFile(SpecModel):
 
 
 def refuse(source: Source, loc: Loc, given: object, table: Refused) -> None:
-    """Report the keys of a mapping that are known and not taken, and take them out."""
+    """Report the keys of a mapping that are not supported, and remove them."""
     if not is_dict(given):
         return
     for key in [key for key in given if key in table]:
@@ -146,29 +146,30 @@ def refuse(source: Source, loc: Loc, given: object, table: Refused) -> None:
 
 
 def as_list(value: object) -> list[object]:
-    """One thing for a list of one."""
+    """Return a value as a list: a single value is a list of one."""
     if value is None:
         return []
     return value if is_list(value) else [value]
 
 
 class Grader(NamedTuple):
-    """Who is named to grade, and where."""
+    """Provider that is named to grade, and its place."""
 
     loc: Loc
     provider: object
 
 
 def mapping_of(value: object) -> dict[str, Any] | None:
-    """The mapping that a value is; None where it is none."""
+    """Return a value if it is a mapping, else None."""
     return value if is_dict(value) else None
 
 
 def prepare_test(source: Source, loc: Loc, given: object) -> list[Grader]:
-    """Take out of a test what is refused, and who is to grade its assertions."""
+    """Remove refused keys and graders from a test; returns the graders."""
     refuse(source, loc, given, TEST_REFUSED)
     if not is_dict(given):
         return []
+    # an empty key counts as missing
     for key in [key for key, value in given.items() if value is None]:
         del given[key]
     refuse(source, (*loc, "options"), given.get("options"), OPTIONS_REFUSED)
@@ -191,7 +192,7 @@ def _prepare_assertions(source: Source, loc: Loc, given: object) -> Iterator[Gra
 
 
 def resolve(source: Source) -> None:
-    """Put in place what `$ref` points to inside a config."""
+    """Replace each `$ref` by the value to which it points inside a config."""
 
     def at(value: Any, loc: Loc) -> Any:  # noqa: ANN401 # whatever a file may say
         if is_dict(value):

@@ -22,7 +22,7 @@ from kept.spec.yaml import Document, Loc, YamlFault, read_yaml
 
 
 def found_files(source: Source, loc: Loc, name: str) -> list[Path]:
-    """The files that a name or a pattern means; none, and a report, where there are none."""
+    """Return the files of a name or a pattern; report it if there are none."""
     if not any(sign in name for sign in "*?["):
         path = source.folder / name
         if not is_below(source, path):
@@ -46,9 +46,9 @@ def found_files(source: Source, loc: Loc, name: str) -> list[Path]:
 
 
 def is_below(source: Source, path: Path) -> bool:
-    """Whether a file is in the config's folder, wherever links lead.
+    """True if a file is in the config's folder after links are resolved.
 
-    What a config names is sent to a provider: one from elsewhere must not take what it likes.
+    Files are sent to a provider: a config from elsewhere must not read any file on the machine.
     """
     try:
         return path.resolve().is_relative_to(source.folder.resolve())
@@ -63,7 +63,7 @@ def refuse_outside(source: Source, loc: Loc, name: str) -> None:
 
 
 def plain(value: object) -> object:
-    """Values of YAML as JSON has them: a date is what is written."""
+    """Return YAML values as JSON values: a date becomes its ISO text."""
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, list):
@@ -74,13 +74,13 @@ def plain(value: object) -> object:
 
 
 def read_values(text: str) -> Document:
-    """A text of YAML or JSON, its values as JSON has them; raises `YamlFault`."""
+    """Parse YAML or JSON into JSON values; raises `YamlFault`."""
     document = read_yaml(text)
     return replace(document, data=plain(document.data))
 
 
 def read_file(source: Source, loc: Loc, path: Path, limited: bool = False) -> str | None:
-    """The text of a file; None, and a report, when it is none. `limited` is for what is no data."""
+    """Read a text file; None, with a report, if it cannot. `limited` refuses over 1 MiB."""
     try:
         return decoded(path.read_bytes(), limited).removeprefix("\ufeff")
     except OSError as error:
@@ -96,17 +96,17 @@ _PROGRAMS = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")
 
 
 class Prompt(NamedTuple):
-    """One of them."""
+    """A prompt of a config."""
 
     label: str
     text: str
     loc: Loc
     chat: bool = False
-    """Whether it is a list of messages in JSON."""
+    """True if it is a list of messages in JSON."""
 
 
 def read_prompts(source: Source, entries: tuple[object, ...]) -> list[Prompt]:
-    """All of them; what is wrong with any is reported."""
+    """Read all prompts of a config, and report problems."""
     found: list[Prompt] = []
     for number, entry in enumerate(entries):
         loc = ("prompts", number)
@@ -115,6 +115,7 @@ def read_prompts(source: Source, entries: tuple[object, ...]) -> list[Prompt]:
             found += _read(source, loc, name, label)
     for prompt in found:
         check_template(source, prompt.loc, prompt.text, f"the prompt `{prompt.label}`")
+    # repeated labels are numbered
     labels = [prompt.label for prompt in found]
     return [
         prompt._replace(label=f"{prompt.label}-{labels[:n].count(prompt.label) + 1}")
@@ -125,7 +126,7 @@ def read_prompts(source: Source, entries: tuple[object, ...]) -> list[Prompt]:
 
 
 def check_template(source: Source, loc: Loc, text: str, what: str) -> None:
-    """Report a text that is no template, or that asks for the environment."""
+    """Report a text that is not a template, or that asks for environment variables."""
     try:
         names = names_of(text)
     except TemplateFault as fault:
@@ -137,13 +138,13 @@ def check_template(source: Source, loc: Loc, text: str, what: str) -> None:
 
 
 def refuse_env(source: Source, loc: Loc, what: str) -> None:
-    """Report what asks for variables of the environment."""
+    """Report a template that asks for environment variables."""
     hint = "variables of the environment may be secrets; give the value in `vars`"
     source.report(loc, f"{what} asks for `env`", hint)
 
 
 def _entry(source: Source, loc: Loc, entry: object) -> tuple[str | None, str | None]:
-    """The text or file of an entry, and its label."""
+    """Return the text or file of an entry, and its label."""
     if isinstance(entry, str) and entry.strip():
         return entry, None
     if isinstance(entry, dict):
@@ -162,6 +163,7 @@ def _entry(source: Source, loc: Loc, entry: object) -> tuple[str | None, str | N
 
 def _read(source: Source, loc: Loc, name: str, label: str | None) -> Iterator[Prompt]:
     path = name.removeprefix(FILE)
+    # a short line that ends like a file name is a file, even without `file://`
     is_file = name.startswith(FILE) or (
         "\n" not in name and len(name) < 200 and path.endswith((*SUFFIXES, *_PROGRAMS))
     )
@@ -202,6 +204,7 @@ def _of_file(
         if chat is not None:
             yield Prompt(name, chat, loc, True)
         return
+    # `---` separates prompts, but in Markdown it may be a rule
     parts = _BETWEEN.split(text) if file.suffix != ".md" else [text]
     parts = [part.strip() for part in parts if part.strip()]
     if not parts:
@@ -212,7 +215,7 @@ def _of_file(
 
 
 def _chat(source: Source, loc: Loc, file: Path, text: str) -> str | None:
-    """Messages as JSON, each on lines of its own so that it can be edited."""
+    """Return messages as indented JSON, so that each can be edited."""
     try:
         data = parse_json(text) if file.suffix == ".json" else read_yaml(text).data
     except ValueError as error:

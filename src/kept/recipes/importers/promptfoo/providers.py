@@ -1,4 +1,4 @@
-"""From a provider of promptfoo's to a model of ours. Keys stay names of variables."""
+"""Model blocks from promptfoo providers. Keys stay names of environment variables."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from kept.spec.source import Source
 from kept.spec.yaml import Loc
 
 ENV = re.compile(r"\{\{\s*env\.([A-Za-z_]\w*)\s*\}\}|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
-"""How a config names a variable of the environment."""
+"""Reference to an environment variable, as promptfoo configs write it."""
 
 KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "openai": ("openai", ("chat", "responses")),
@@ -18,7 +18,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "azureopenai": ("azure_openai", ("chat",)),
     "ollama": ("ollama", ("chat", "completion")),
 }
-"""The provider that each stands for, and the words that may follow it."""
+"""Kept's name for each provider, and the words that may follow it in an id."""
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 NOT_ASKED = ("embedding", "embeddings", "image", "moderation", "assistant", "realtime", "video")
@@ -29,7 +29,7 @@ _PROGRAM = "ask it from a task of your own: `runner.command`, or `kept.optimize`
 
 
 def model_block(source: Source, loc: Loc, spec: ProviderSpec) -> dict[str, Any] | None:
-    """The block of a task's `models`; None, and a report, where there is none."""
+    """Return the block of a task's `models`; None, with a report, if there is none."""
     if spec.id in ("http", "https") or spec.id.startswith(("http://", "https://")):
         return _http(source, loc, spec)
     block = _named(source, loc, spec)
@@ -43,6 +43,7 @@ def model_block(source: Source, loc: Loc, spec: ProviderSpec) -> dict[str, Any] 
     key = _key(source, loc, spec.config)
     if spec.config.apiVersion and block["provider"] == "azure_openai":
         said["api_version"] = spec.config.apiVersion
+    # Anthropic's API has no seed
     if block["provider"] == "anthropic":
         said.pop("seed", None)
     return {**block, **address, **key, **said}
@@ -59,6 +60,7 @@ def _named(source: Source, loc: Loc, spec: ProviderSpec) -> dict[str, Any] | Non
             hint = "a server that speaks like OpenAI is `openai:chat:NAME` with `apiBaseUrl`"
         source.report((*loc, "id"), f"`{spec.id}` is no provider that is known here", hint)
         return None
+    # an id is `kind:word:model` or `kind:model`, and a model may have colons
     provider, words = KINDS[kind]
     first, _, behind = rest.partition(":")
     if first in NOT_ASKED or (first == "completion" and "completion" not in words):
@@ -97,7 +99,7 @@ def _http(source: Source, loc: Loc, spec: ProviderSpec) -> dict[str, Any] | None
 
 
 def _shaped(source: Source, loc: Loc, config: ProviderConfig) -> dict[str, Any]:
-    """What shapes a reply."""
+    """Return the options that shape a reply."""
     said: dict[str, Any] = {}
     for key in ("temperature", "top_p", "seed"):
         value = getattr(config, key)
@@ -143,14 +145,14 @@ def _key(source: Source, loc: Loc, config: ProviderConfig) -> dict[str, Any]:
 
 
 def _refuse_key(source: Source, loc: Loc) -> None:
-    # without the value: it may be a key
+    # the report is without the value: it may be a key
     hint = "write `apiKeyEnvar: NAME`, or `{{env.NAME}}`"
     source.report(loc, "a key is kept in the environment, not in a file", hint)
 
 
 def _url(source: Source, loc: Loc, text: str) -> str:
-    """An address, the names of variables as a task has them; without a user, a password, a key."""
-    if "@" in text:  # wherever: a password may have a slash in it
+    """Return an address with variables as a task names them; report a login, key or query."""
+    if "@" in text:  # anywhere in it: a password may have a slash
         hint = "leave out what is before the `@`, and write `apiKeyEnvar: NAME`"
         source.report(loc, "an address with a user or a key in it is not taken", hint)
     elif "?" in text or "#" in text:

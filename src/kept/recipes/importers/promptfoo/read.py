@@ -37,11 +37,11 @@ SUFFIXES = (".yaml", ".yml", ".json", ".jsonl", ".csv")
 _TYPED = re.compile(r"(not-)?([a-z]+(?:-[a-z]+)*)(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL)
 _LISTED = ("contains-any", "contains-all", "icontains-any", "icontains-all")
 _OLD = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
-"""Names that promptfoo had before."""
+"""Current name of each type that promptfoo has renamed."""
 
 
 class Placed(NamedTuple):
-    """A test, and where it stands."""
+    """A test, with its place in a file."""
 
     spec: TestSpec
     source: Source
@@ -49,7 +49,7 @@ class Placed(NamedTuple):
 
 
 class Tests(NamedTuple):
-    """What files of tests hold."""
+    """Contents of files of tests."""
 
     placed: list[Placed]
     graders: list[tuple[Source, Grader]]
@@ -57,7 +57,7 @@ class Tests(NamedTuple):
 
 
 def read_tests(source: Source, loc: Loc, name: object) -> Tests:
-    """The tests of the files that a name means."""
+    """Read the tests of the files that a name means; problems are reported."""
     none = Tests([], [], [])
     if not isinstance(name, str) or not name:
         source.report(loc, f"{kind_of(name)}, where a test or file://… was expected")
@@ -86,7 +86,7 @@ def read_tests(source: Source, loc: Loc, name: object) -> Tests:
 
 
 def _source(outer: Source, loc: Loc, file: Path, text: str) -> Source | None:
-    """A file as a list of tests, with the line of each."""
+    """Return a file as a list of tests, with the line of each."""
     if file.suffix in (".csv", ".jsonl"):
         document = Document({"tests": []})
         made = Source(file, document)
@@ -108,6 +108,7 @@ def _source(outer: Source, loc: Loc, file: Path, text: str) -> Source | None:
         if not is_list(data):
             outer.report(loc, f"`{file.name}` is no list of tests")
             return None
+        # lines of a bare list get the prefix `tests`, as in a file with that key
         lines = {(at if nested else ("tests", *at)): n for at, n in read_one.lines.items()}
         made = Source(file, Document({"tests": data}, lines))
     if not cast("dict[str, list[object]]", made.data)["tests"] and not made.problems:
@@ -139,9 +140,10 @@ def _csv_rows(source: Source, text: str) -> Iterator[tuple[int, object]]:
 
 
 def _check_cells(source: Source, line: int, row: dict[str, str]) -> None:
-    """Report what is a type misspelt, and not a text that is meant to be equal."""
+    """Report a misspelt type, which would otherwise be taken as an expected text."""
     for name, cell in row.items():
         found = _TYPED.fullmatch(cell.strip()) if name.startswith("__expected") else None
+        # without a colon it is a text; known types are checked later
         if found is None or found[4] is None or found[2] in {*KINDS, *REFUSED, *_OLD}:
             continue
         near = get_close_matches(found[2], KINDS, n=1, cutoff=0.8)
@@ -152,7 +154,7 @@ def _check_cells(source: Source, line: int, row: dict[str, str]) -> None:
 
 
 def _of_row(row: dict[str, str]) -> dict[str, Any]:
-    """A row as the test that it stands for."""
+    """Return the test of a csv row."""
     test: dict[str, Any] = {"vars": {}, "assert": []}
     for name, cell in row.items():
         if name.startswith("__expected"):
@@ -172,7 +174,7 @@ def _of_row(row: dict[str, str]) -> dict[str, Any]:
 
 
 def assertion_of(cell: str) -> dict[str, Any]:
-    """What a cell asserts: `type: value`, `type(threshold): value`, or what the output equals."""
+    """Parse a cell: `type: value`, `type(threshold): value`, or the text that the output equals."""
     text = cell.strip()
     if text.startswith(FILE) and ".py" in text:
         return {"type": "python", "value": text}
@@ -197,7 +199,7 @@ def assertion_of(cell: str) -> dict[str, Any]:
 
 
 def _number(text: str) -> object:
-    """A number, or the text, for whoever looks at it to say what is wrong."""
+    """Return a number, or the text itself, which validation reports."""
     try:
         return int(text) if text.strip().isdigit() else float(text)
     except ValueError:
@@ -206,28 +208,28 @@ def _number(text: str) -> object:
 
 @dataclass
 class ReadConfig:
-    """A config, being read."""
+    """A config while it is read."""
 
     source: Source
     config: ConfigSpec = field(default_factory=ConfigSpec)
-    """Without anything in it where something is wrong."""
+    """Validated config; empty if something in it is wrong."""
     providers: list[tuple[int, ProviderSpec]] = field(
         default_factory=list[tuple[int, ProviderSpec]]
     )
-    """Those that are right in themselves, with their places."""
+    """Valid providers, with their places."""
     default: TestSpec = field(default_factory=TestSpec)
     tests: list[Placed] = field(default_factory=list[Placed])
     graders: list[tuple[Source, Grader]] = field(default_factory=list[tuple[Source, Grader]])
     sources: list[Source] = field(default_factory=list[Source])
 
     def take(self, tests: Tests) -> None:
-        """With the tests of a file."""
+        """Add the tests of files."""
         self.tests += tests.placed
         self.graders += tests.graders
         self.sources += tests.sources
 
     def check(self) -> None:
-        """Raise what is wrong with the config and its files, all of it."""
+        """Raise all problems of the config and its files."""
         told = list(self.source.problems)
         for one in self.sources:
             told += one.problems
@@ -238,14 +240,16 @@ class ReadConfig:
 
 
 def read_config(source: Source) -> ReadConfig:
-    """A config brought into one form, and the files of tests that it names."""
+    """Normalize a config, and read the files of tests that it names."""
     resolve(source)
     source.data = plain(source.data)
     data = cast("dict[str, Any]", source.data)
+    # `$schema` and `x-…` are for editors and anchors
     for key in [key for key in data if data[key] is None or key.startswith(("$", "x-"))]:
         del data[key]
     refuse(source, (), data, CONFIG_REFUSED)
     read = ReadConfig(source)
+    # `targets` is another name of `providers`
     if "targets" in data and "providers" not in data:
         data["providers"] = data.pop("targets")
     data["prompts"] = as_list(data.get("prompts"))
@@ -260,7 +264,7 @@ def read_config(source: Source) -> ReadConfig:
 
 
 def _take_tests(read: ReadConfig, data: dict[str, Any]) -> None:
-    """The tests of files, and nothing in their places."""
+    """Read the tests of files, and leave None in their places."""
     tests = as_list(data.get("tests"))
     if not tests:
         why = "cases are what tells a better prompt from a worse"
@@ -276,7 +280,7 @@ def _take_tests(read: ReadConfig, data: dict[str, Any]) -> None:
 
 
 def _take_right(read: ReadConfig, data: dict[str, Any]) -> None:
-    """What is right is looked into although something else is wrong."""
+    """Take the valid parts even if others are wrong, so that all problems are reported at once."""
     source = read.source
     read.default = section(source, ("defaultTest",), TestSpec) or read.default
     for number in range(len(data["providers"])):
@@ -292,7 +296,7 @@ def _take_right(read: ReadConfig, data: dict[str, Any]) -> None:
 
 
 def _take_default(source: Source, data: dict[str, Any]) -> None:
-    """What all tests have in common, out of its file where it names one."""
+    """Read the default test from its file if it names one."""
     name = data.get("defaultTest")
     if not isinstance(name, str):
         return
@@ -307,10 +311,11 @@ def _take_default(source: Source, data: dict[str, Any]) -> None:
 
 
 def provider_of(given: object) -> object:
-    """A text, or a mapping by the id, as a mapping with an `id`."""
+    """Return a provider, given as a text or a mapping by its id, as a mapping with an `id`."""
     if isinstance(given, str):
         return {"id": given}
     if is_dict(given):
+        # `{openai:chat:gpt-5: {…}}`: the only key is the id
         if "id" not in given and len(given) == 1:
             (id_, more), *_ = given.items()
             rest = dict_in(more)

@@ -1,1 +1,1 @@
-"""Proposers of skill training: what a batch of rollouts suggests, and what whole epochs do."""
+"""Proposers of skill training: for steps on a batch of rollouts, and for ends of epochs."""

@@ -39,47 +39,47 @@ from kept.recipes.skill.proposers.teacher import (
 )
 
 BEHIND = "minibatches"
-"""The key for the minibatches that an item comes from, which models are not shown."""
+"""Key for the minibatches of an item, which models are not shown."""
 
 OWN = ("support_count", "source_type", "merge_level", BEHIND)
-"""What code writes into an item."""
+"""Keys of an item that are written by code."""
 
 FINAL = 99
-"""The level of the merger that puts failures and successes together."""
+"""Level of the last merger, which combines failures and successes."""
 
 Items = list[dict[str, Any]]
 
 
 @dataclass(slots=True)
 class Merged:
-    """What became of all patches."""
+    """Items merged from all patches."""
 
     items: Items = field(default_factory=list[dict[str, Any]])
     reasons: dict[str, str] = field(default_factory=dict[str, str])
-    """Of each merger, by its place."""
+    """Reasoning of each merger, by its place."""
     said: list[str] = field(default_factory=list[str])
-    """What should be known of the way there: fallbacks, items that were left out."""
+    """Notes on the merge: fallbacks, and items that were left out."""
 
     @property
     def reasoning(self) -> str:
-        """Of the last merger; by place, as those in flight together end in any order."""
+        """Reasoning of the last merger by place: parallel mergers end in any order."""
         last = "final" if "final" in self.reasons else max(self.reasons, default="")
         return self.reasons.get(last, "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Merger:
-    """Puts items together, and writes down what happened on the way."""
+    """Merges items, and records notes on the way."""
 
     desk: Desk
     update: Update
     front: Sequence[Item]
     cases: Mapping[str, Sequence[str]]
-    """Of each minibatch, by its name."""
+    """Cases of each minibatch, by its name."""
     merged: Merged
 
     async def levels(self, source: Source, patches: Sequence[Items], size: int) -> Items | Failure:
-        """One list from the patches of a kind: in parallel on every level, until one is left."""
+        """Merge the patches of a kind level by level, in parallel, until one list is left."""
         left, level = list(patches), 0
         while len(left) > 1:
             level += 1
@@ -95,7 +95,7 @@ class _Merger:
         return left[0] if left else []
 
     async def merge(self, where: str, parts: Sequence[Items], level: int) -> Items | Failure:
-        """One list of several."""
+        """Merge several lists of items into one."""
         update, flat = self.update, [item for part in parts for item in part]
         if len(parts) == 1 or len(flat) < 2:
             return flat
@@ -116,6 +116,7 @@ class _Merger:
             self.merged.said.append(why)
             return in_a_row(flat, self.cases) if update.capped else flat[:1]
         self.merged.reasons[where] = said.data["reasoning"]
+        # without a cap, the answer is one whole skill
         made = said.data[update.key][: None if update.capped else 1]
         places = [places_in(one["from"], len(flat)) for one in made]
         if dropped := [one for place in places for one in place.dropped]:
@@ -128,6 +129,7 @@ class _Merger:
         return [self._supported(one, flat, level) for one in made]
 
     def _wanted(self, properties: Mapping[str, object]) -> Wanted:
+        # a strict schema for the model, and one that takes any places for validation
         key, least = self.update.key, 0 if self.update.capped else 1
         schema, held_to = (
             shape(reasoning=TEXT, **{key: rows(shape(**{"from": places}, **properties), least)})
@@ -139,12 +141,12 @@ class _Merger:
         return replace(wanted, held_to=held_to)
 
     def _supported(self, made: Mapping[str, Any], flat: Items, level: int) -> dict[str, Any]:
-        """An item with what stands behind it, from those that it says it comes from."""
+        """Return a merged item with the support of the items that it names as sources."""
         sources = [flat[n] for n in places_in(made["from"], len(flat)).usable]
         failing = any(one["source_type"] == "failure" for one in sources)
         return {
             **{key: value for key, value in made.items() if key != "from"},
-            # nothing that was seen stands behind one that comes from nowhere
+            # an item without valid sources has no supporting case
             **backing(sources, self.cases),
             "source_type": "failure" if failing else "success",
             "merge_level": level,
@@ -154,7 +156,7 @@ class _Merger:
 async def aggregate(
     desk: Desk, update: Update, patches: Sequence[Patch], front: Sequence[Item], size: int
 ) -> Merged | Failure:
-    """One list of items from all patches of both kinds."""
+    """Merge the items of all patches, of failures and of successes."""
     cases = {patch["name"]: patch["cases"] for patch in patches}
     merger = _Merger(desk, update, front, cases, Merged())
     failing = merger.levels("failure", items_of(patches, "failure", update), size)
@@ -167,13 +169,13 @@ async def aggregate(
     together = await merger.merge("final", parts, FINAL) if parts else []
     if isinstance(together, Failure):
         return together
-    merger.merged.said.sort()  # calls in flight together end in any order
+    merger.merged.said.sort()  # parallel calls end in any order
     merger.merged.items = together
     return merger.merged
 
 
 def items_of(patches: Sequence[Patch], source: Source, update: Update) -> list[Items]:
-    """The items of each patch of a kind that has any, with what stands behind each by code."""
+    """Return the items of each patch of a kind, with the support that code adds."""
     found: list[Items] = []
     for patch in patches:
         if patch["source_type"] != source or "error" in patch:
@@ -186,13 +188,13 @@ def items_of(patches: Sequence[Patch], source: Source, update: Update) -> list[I
 
 
 def backing(sources: Items, cases: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The minibatches behind items, and how many cases those have, whoever else saw them too."""
+    """Return the minibatches behind items, and the number of their distinct cases."""
     names = list(dict.fromkeys(name for one in sources for name in one[BEHIND]))
     return {"support_count": len({case for name in names for case in cases[name]}), BEHIND: names}
 
 
 def in_a_row(items: Items, cases: Mapping[str, Sequence[str]]) -> Items:
-    """All of them, failures first; equal ones once, with what stands behind both."""
+    """Concatenate items, failures first; equal items become one with the support of all."""
     found: dict[str, Items] = {}
     for item in sorted(items, key=lambda one: one["source_type"] != "failure"):
         key = json.dumps({k: v for k, v in item.items() if k not in OWN}, sort_keys=True)
@@ -201,13 +203,13 @@ def in_a_row(items: Items, cases: Mapping[str, Sequence[str]]) -> Items:
 
 
 def shown(item: Mapping[str, Any]) -> str:
-    """An item as a model is shown it."""
+    """Return an item as models see it."""
     told = {key: value for key, value in item.items() if key != BEHIND}
     return json.dumps(told, ensure_ascii=False)
 
 
 def numbered(items: Items) -> str:
-    """Items as a model is shown them, each with its place."""
+    """Return items as models see them, each with its place."""
     return "\n".join(f"{n}: {shown(item)}" for n, item in enumerate(items))
 
 
@@ -217,20 +219,20 @@ _ANY_PLACES = shape(reasoning=TEXT, selected_indices=ANY_LIST)
 
 @dataclass(slots=True)
 class Selected:
-    """What a step goes on with."""
+    """Items that a step selects."""
 
     items: Items
     reasoning: str = ""
     indices: list[int] = field(default_factory=list[int])
     by: str = "all"
-    """`all` that there were, as `ranked`, or by `support` where no ranking could be used."""
+    """Way of selection: `all`, `ranked`, or `support` if no ranking could be used."""
     said: str = ""
 
 
 async def select(
     desk: Desk, update: Update, items: Items, most: int | None, front: Sequence[Item]
 ) -> Selected | Failure:
-    """At most so many of them; all where there is no limit."""
+    """Select at most `most` items by the teacher's ranking; all if there is no limit."""
     if most is None or len(items) <= most:
         return Selected(items, indices=list(range(len(items))))
     said = await desk.ask(
@@ -251,6 +253,7 @@ async def select(
         if is_broken(said):
             return said
         await desk.do_without("select", said)
+        # failures first, then by number of supporting cases
         order = sorted(
             range(len(items)),
             key=lambda n: (items[n]["source_type"] != "failure", -items[n]["support_count"]),
@@ -267,7 +270,7 @@ async def select(
 
 
 def wrong_with(chosen: Sequence[object], there: int, most: int) -> str:
-    """Why a list of places cannot be used; empty where it can."""
+    """Return the reason why a list of places cannot be used; empty if it can."""
     usable, dropped = places_in(chosen, there)
     if dropped and not usable:
         return f"`selected_indices` names no place from 0 to {there - 1}"

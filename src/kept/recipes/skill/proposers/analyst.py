@@ -32,52 +32,53 @@ from kept.recipes.skill.proposers.teacher import Update
 VERIFICATION, SESSION, STEP = "verification", "session", "step"
 
 SILENT = ("system", SESSION, "expected")
-"""Items that are no turns: the prompt is told apart, the others to nobody."""
+"""Roles that are not turns: the prompt is shown separately, the others never."""
 
 
 HIDDEN = "[the expected answer]"
 
 SAID = 60
-"""Characters for the words that a turn was shortened."""
+"""Characters reserved for the note that a turn was shortened."""
 
 STEP_LINE = 160
-"""Characters of a step in a list of steps, which names them; its turn has all of it."""
+"""Most characters of a step in the list of steps; its turn shows all of it."""
 
 
 class Shown(NamedTuple):
-    """Turns of a trace."""
+    """Turns of a trace that fit the room."""
 
     text: str
     cut: int = 0
-    """Turns that there was no room for, or not for all of it."""
+    """Number of turns left out or shortened for want of room."""
 
 
 def summary_of(trace: Sequence[TraceItem]) -> str:
-    """The summary of what an agent CLI did; empty where nothing sums it up."""
+    """Return the summary of an agent CLI's work; empty if there is none."""
     said = (item.data.get("summary") for item in trace if item.role == "info")
     return next((str(text) for text in said if text), "")
 
 
 def steps_of(trace: Sequence[TraceItem]) -> str:
-    """The numbered steps of an agent CLI, by which a probe names the one that it goes on from."""
+    """Return the numbered steps of an agent CLI; a probe names one to continue from."""
     numbered = [item for item in trace if item.role == "tool" and "step" in item.data]
     lines = [f"{item.data['step']}. {one_line(_call(item.data), STEP_LINE)}" for item in numbered]
     return "\n".join(lines)
 
 
 def redacted(text: str, hidden: Sequence[str]) -> str:
-    """A text without expected answers: whole words, however they are spaced and written."""
+    """Replace expected answers in a text: whole words, in any case and spacing."""
+    # longest first, or a short answer would break up a longer one that has it
     longest_first = sorted({*hidden}, key=lambda one: (-len(one), one))
     answers = [r"\s+".join(map(re.escape, one.split())) for one in longest_first if one.strip()]
     if not answers:
         return text
-    # a 5 is no part of 0.5, nor of 5.2
+    # an answer 5 must not match in 0.5 or 5.2
     whole = rf"(?<!\w)(?<!\d[.,])(?:{'|'.join(answers)})(?!\w|[.,]\d)"
     return re.sub(whole, HIDDEN, text, flags=re.IGNORECASE)
 
 
 def turns_of(trace: Sequence[TraceItem], hidden: Sequence[str] = ()) -> list[str]:
-    """Every turn as text; the first question is told apart, and so left out."""
+    """Return every turn as text, without the first question, which is shown separately."""
     found: list[str] = []
     asked = False
     for item in trace:
@@ -90,17 +91,17 @@ def turns_of(trace: Sequence[TraceItem], hidden: Sequence[str] = ()) -> list[str
 
 
 def size_of(turns: Sequence[str]) -> int:
-    """Tokens that turns take, each on lines of its own."""
+    """Count the tokens of turns, each on its own lines."""
     return sum(tokens_of(f"{turn}\n") for turn in turns)
 
 
 def fitted(turns: Sequence[str], room: int | None) -> Shown:
-    """As many turns as there is room for: those in the middle go first, the last goes last."""
+    """Fit turns into the room: middle turns are dropped first, the last turn is dropped last."""
     if room is None or size_of(turns) <= room:
         return Shown("\n".join(turns))
     left = room - size_of([_gone(len(turns))])
     waiting, head, tail, cut = list(turns), list[str](), list[str](), 0
-    # the end, where it failed, has the first say, and the beginning the next
+    # the end, which shows the failure, takes room first, then the beginning
     if size_of(waiting[-1:]) > left:
         tail.append(_shortened(waiting.pop(), left // 2 if waiting else left))
         left, cut = left - size_of(tail), 1
@@ -121,7 +122,7 @@ def _gone(turns: int) -> str:
 
 
 def _shortened(turn: str, room: int) -> str:
-    """The beginning and the end of a turn that is longer than all the room there is."""
+    """Return the beginning and the end of a turn that is longer than the whole room."""
     share = room * BYTES / len(turn.encode("utf-8", "surrogatepass"))
     return shortened(turn, max(2, int(len(turn) * share) - SAID))
 
@@ -141,7 +142,7 @@ def _lines(item: TraceItem, hidden: Sequence[str]) -> Iterator[str]:
             if not item.data.get("summary"):
                 yield f"[info] {item.text}"
         case "user" | "assistant":
-            # what a student saw and said is not marked: it would tell which of its words are right
+            # the student's own turns are not redacted: the marks would show which words are right
             yield f"[{item.role}] {item.text}"
         case _:
             yield f"[{item.role}] {redacted(item.text, hidden)}"
@@ -156,36 +157,36 @@ def _call(data: Mapping[str, object]) -> str:
 
 
 LEAST_ROOM = 400
-"""Tokens of a trace that are shown, however many there are beside it."""
+"""Least room of a trace in tokens, however many other traces there are."""
 
 ELIDED = {
     "skill": "[the skill that is shown above]",
     "further file": "[the file that is shown above]",
 }
-"""What stands in a student's prompt for what an analyst has read already."""
+"""Replacements in a student's prompt for texts that the analyst has read already."""
 
 
 class About(Protocol):
-    """What an environment says of a case; see `kept.evaluators.environments.base`."""
+    """Description of a case by its environment; see `kept.evaluators.environments.base`."""
 
     @property
     def task(self) -> str:
-        """What is to be done."""
+        """Task of the case."""
         ...
 
     @property
     def type(self) -> str:
-        """Which kind of task it is."""
+        """Kind of the task."""
         ...
 
     @property
     def reference(self) -> str:
-        """What is expected."""
+        """Expected answer."""
         ...
 
     @property
     def preview(self) -> str:
-        """What the files of the case look like."""
+        """Preview of the files of the case."""
         ...
 
     @property
@@ -196,18 +197,18 @@ class About(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """How much of a case analysts are shown."""
+    """Parts of a case that analysts are shown."""
 
     about: Callable[[Case], About]
     gold: bool = True
-    """Whether they are told the expected answer."""
+    """True if they see the expected answer."""
     agent_traces: bool = True
-    """Whether they are told the summary and the steps of an agent CLI."""
+    """True if they see the summary and the steps of an agent CLI."""
     pictures: Callable[[Case], Sequence[Image]] | None = None
-    """Pictures of a case that analysts see; None for none."""
+    """Function that returns the pictures of a case for analysts; None for no pictures."""
 
     def images(self, case: Case) -> tuple[Image, ...]:
-        """Pictures of a case; none where one is gone, for the rollout was made with it."""
+        """Return the pictures of a case; none if one is missing, as the rollout had all of them."""
         if self.pictures is None:
             return ()
         try:
@@ -216,17 +217,17 @@ class Sight:
             return ()
 
     def hidden(self, case: Case, trace: Sequence[TraceItem] = ()) -> tuple[str, ...]:
-        """What may not be told of a case by whoever knows the expected answer."""
+        """Return the texts to redact in what a judge says of a case: its expected answers."""
         if self.gold:
             return ()
         about = self.about(case)
-        # expected answers that a scorer wrote down
+        # expected answers that a scorer recorded in the trace
         told = (item.data.get("reference") for item in trace if item.role == VERIFICATION)
         return (about.reference, *about.golds, *(str(one) for one in told if one))
 
 
 class Row(NamedTuple):
-    """What came of a case of the batch."""
+    """Result of one case of the batch."""
 
     case: Case
     outcome: Outcome
@@ -236,12 +237,12 @@ class Row(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether it was not solved, or not wholly."""
+        """True if it was not solved completely."""
         return self.hard < 1.0
 
 
 def rows_of(brief: Brief, pairs: Sequence[Pair], purpose: Purpose = "feedback") -> list[Row]:
-    """What is known of these pairs, in their order; not what an outage left without an answer."""
+    """Return the results of these pairs in order, without those lost to an outage."""
     cases = {case.id: case for case in brief.train}
     found: list[Row] = []
     for pair in pairs:
@@ -254,6 +255,7 @@ def rows_of(brief: Brief, pairs: Sequence[Pair], purpose: Purpose = "feedback") 
                 hard = outcome.metrics.get("hard", 0.0)
                 soft = outcome.metrics.get("soft", hard)
                 found.append(Row(cases[pair.case], outcome, trace, hard, soft))
+            # a crash of the candidate counts as unsolved; other failures say nothing of it
             elif outcome.failure.blame == "candidate":
                 found.append(Row(cases[pair.case], outcome, trace, 0.0, 0.0))
             break
@@ -261,7 +263,7 @@ def rows_of(brief: Brief, pairs: Sequence[Pair], purpose: Purpose = "feedback") 
 
 
 class Pages(NamedTuple):
-    """What an analyst is shown, and how many turns of traces are not among it."""
+    """Items that an analyst is shown, and the number of turns cut from traces."""
 
     items: list[Item]
     cut: int
@@ -270,7 +272,7 @@ class Pages(NamedTuple):
 def analyst_items(
     rows: Sequence[Row], sight: Sight, front: Sequence[Item], room: int | None
 ) -> Pages:
-    """The front matter, then each rollout; `room` is what all of it may take."""
+    """Return the front matter, then each rollout; `room` is the most tokens of all of it."""
     heads = [head_of(row, n, sight, front) for n, row in enumerate(rows, 1)]
     turns = [turns_of(row.trace, sight.hidden(row.case, row.trace)) for row in rows]
     seen = [sight.images(row.case) for row in rows]
@@ -288,7 +290,7 @@ def analyst_items(
 
 
 def _total(rows: Sequence[Row]) -> Item:
-    """How many there are; those that are looked at again are of both kinds."""
+    """Return the number of rollouts; rollouts of a probe are both failed and successful."""
     solved = sum(not row.failed for row in rows)
     kind, share = "", str(solved)
     if not solved:
@@ -306,12 +308,13 @@ def _rooms(
     heads: Sequence[tuple[str, str]],
     wanted: Sequence[int],
 ) -> list[int | None]:
-    """Tokens that the turns of each rollout may take: who needs less leaves more to the others."""
+    """Share the room among rollouts: those with short traces leave more to the others."""
     if room is None:
         return [None] * len(wanted)
     left = room - sum(item.tokens for item in before)
     left -= sum(tokens_of(title) + tokens_of(f"{head}\n\n") + TAGS for title, head in heads)
     found: dict[int, int | None] = {}
+    # the shortest first: what it does not use is shared by the rest
     for at in sorted(range(len(wanted)), key=lambda at: wanted[at]):
         share = max(LEAST_ROOM, left // (len(wanted) - len(found)))
         found[at] = min(wanted[at], share)
@@ -320,12 +323,12 @@ def _rooms(
 
 
 def head_of(row: Row, n: int, sight: Sight, front: Sequence[Item]) -> tuple[str, str]:
-    """Title and front matter of one rollout."""
+    """Return the title and the front matter of one rollout."""
     about, trace = sight.about(row.case), row.trace
     lines = [f"Task: {about.task}", f"Task type: {about.type}" if about.type else ""]
     if reason := fail_reason(row, sight):
         lines.append(f"Failure reason: {reason}")
-    # turns of the student: steps, or else uses of tools and answers
+    # turns of the student: steps, or else tool calls and answers
     turns = sum(item.role == STEP for item in trace)
     turns = turns or sum(item.role in ("assistant", "tool") for item in trace)
     lines.append(f"Steps: {turns}")
@@ -345,10 +348,10 @@ def head_of(row: Row, n: int, sight: Sight, front: Sequence[Item]) -> tuple[str,
 
 
 def _elided(system: str, front: Sequence[Item]) -> str:
-    """What a student was told, without the skill: it is long, and the same in every rollout."""
+    """Return the student's prompt without the skill, which is long and always the same."""
     for item in front:
         instead = ELIDED.get(item.what, "")
-        # of Markdown a student is shown no comments
+        # a student does not see the comments of Markdown
         for read in (item.text.strip(), uncommented(item.text)):
             if instead and len(read) > len(instead):
                 system = system.replace(read, instead)
@@ -356,7 +359,7 @@ def _elided(system: str, front: Sequence[Item]) -> str:
 
 
 def fail_reason(row: Row, sight: Sight) -> str:
-    """Why a case was not solved, as far as anybody says, and as far as that may be told."""
+    """Return the known reason why a case was not solved, redacted; empty if it was solved."""
     hidden = sight.hidden(row.case, row.trace)
     failure = row.outcome.failure
     if failure is not None:
@@ -370,7 +373,7 @@ def fail_reason(row: Row, sight: Sight) -> str:
 def front_items(
     brief: Brief, update: Update, most: int, *, previous: str = "", memory: str = ""
 ) -> list[Item]:
-    """What comes before the rollouts, the same for every analyst of a step."""
+    """Return the items before the rollouts, the same for every analyst of a step."""
     return [*_front(brief, update, most, previous, memory)]
 
 
@@ -389,7 +392,7 @@ def _front(brief: Brief, update: Update, most: int, previous: str, memory: str) 
 
 
 def skill_items(brief: Brief, title: str = "## Current Skill") -> Iterator[Item]:
-    """The skill as it is now, SKILL.md first."""
+    """Yield the current skill, SKILL.md first."""
     texts = brief.incumbent.texts
     yield Item("skill", title, texts[SKILL], needed=True)
     for path in sorted(texts):
@@ -398,31 +401,31 @@ def skill_items(brief: Brief, title: str = "## Current Skill") -> Iterator[Item]
 
 
 META_SKILL = "meta_skill"
-"""The topic of notes that carry the teacher's memory from epoch to epoch."""
+"""Topic of notes with the teacher's memory from epoch to epoch."""
 
 UNTOLD = ("stale", "indecisive", "unaffordable", "proposer failed")
-"""Codes of steps that say nothing of their edits."""
+"""Codes of verdicts that say nothing about the edits of a step."""
 
 LONGEST = 600
-"""Characters of one edit that are told."""
+"""Most characters of one edit in a prompt."""
 
 
 def about_of(step: ClosedStep) -> Mapping[str, Any]:
-    """What a step told of itself, whether or not it came to a proposal."""
+    """Return what a step recorded about itself, with or without a proposal."""
     if step.proposal is not None:
         return step.proposal.about
     return step.skip.about if step.skip is not None else {}
 
 
 def step_buffer(brief: Brief) -> str:
-    """The steps of this epoch before this one, oldest first; empty for the first."""
+    """Describe the earlier steps of this epoch, oldest first; empty for the first step."""
     epoch = brief.turn.setting("epoch", int) or 0
     steps = closed_in(brief.history, epoch)
     return "\n\n".join("\n".join(_told(step, brief.objective)) for step in steps)
 
 
 def memory_of(notes: Sequence[Note]) -> str:
-    """The latest memory of the teacher; empty while there is none."""
+    """Return the latest memory of the teacher; empty if there is none yet."""
     return next((note.text for note in reversed(notes) if note.topic == META_SKILL), "")
 
 
@@ -441,13 +444,13 @@ def _told(step: ClosedStep, objective: Objective) -> Iterator[str]:
 
 
 def outcome_of(step: ClosedStep, objective: Objective) -> str:
-    """What became of a step, with its score before and after where it was measured."""
+    """Describe the result of a step, with its gain if it was measured."""
     if step.proposal is None:
         return f"nothing was proposed: {step.verdict.reason}"
     gain = step.verdict.gain
     score = ""
     if gain is not None:
-        # one that is screened out has come no further
+        # a step that was screened out was only measured on train cases
         where = "" if "gain" in step.verdict.numbers else " on train cases"
         score = f", `{objective.metric}` {gain:+.4f}{where}"
     verb = "kept" if step.verdict.outcome == "keep" else f"not kept ({step.verdict.code})"
@@ -455,7 +458,7 @@ def outcome_of(step: ClosedStep, objective: Objective) -> str:
 
 
 def item_line(item: Mapping[str, Any]) -> str:
-    """An edit or a suggestion in one line."""
+    """Return an edit or a suggestion in one line."""
     if "op" in item:
         parts = [str(item["op"]), f"at `{item['target']}`" if item.get("target") else ""]
         parts.append(f"with `{item['content']}`" if item.get("content") else "")

@@ -52,40 +52,41 @@ Change = Literal["improved", "regressed", "persistent_fail", "stable_success"]
 
 
 class Compared(NamedTuple):
-    """One case with both skills."""
+    """Results of one case with both skills."""
 
     case: Case
     change: Change
     before: float
     after: float
     why: str
-    """Why the present skill does not solve it; empty where it does."""
+    """Reason why the current skill does not solve it; empty if it does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How two epochs are compared."""
+    """Comparison of two epochs on a sample of train cases."""
 
     sight: Sight
     samples: int = 20
     run_seed: int = 0
 
     def asks(self, brief: Brief) -> Ask | None:
-        """The next rollouts that are needed; None when all are there."""
+        """Return the next rollouts that are needed; None if there are all."""
         pairs = self.pairs(brief)
         wanted = dict.fromkeys((past_skill(brief).id, brief.incumbent.id))
         asked = {answer.ask.candidate for answer in brief.answers}
         return next((Ask(id_, pairs, "feedback") for id_ in wanted if id_ not in asked), None)
 
     def pairs(self, brief: Brief) -> tuple[Pair, ...]:
-        """A sample of the train cases, in the draw of this epoch: the same for all who compare."""
+        """Return a sample of the train cases for this epoch, the same for each proposer."""
         epoch = brief.turn.setting("epoch", int) or 0
         chance = random.Random(f"{self.run_seed}/{epoch}")
         drawn = chance.sample(brief.train, min(self.samples, len(brief.train)))
+        # repeats are numbered by epoch: proposers of one epoch share rollouts
         return tuple(Pair(case.id, epoch - 1) for case in drawn)
 
     def compared(self, brief: Brief) -> list[Compared]:
-        """What both came to, where both have an answer."""
+        """Return the cases that have results with both skills."""
         pairs, past = self.pairs(brief), past_skill(brief).id
         before = {row.case.id: row for row in rows_of(_of(brief, past), pairs)}
         after = {row.case.id: row for row in rows_of(_of(brief, brief.incumbent.id), pairs)}
@@ -100,7 +101,7 @@ class Comparison:
         return found
 
     def items(self, brief: Brief, rows: Sequence[Compared]) -> list[Item]:
-        """Both skills, and what they came to, the most telling first."""
+        """Return both skills and the compared cases, the most informative changes first."""
         items = [*_skills(brief)]
         order: tuple[Change, ...] = ("regressed", "persistent_fail", "improved", "stable_success")
         for change in order:
@@ -117,7 +118,7 @@ class Comparison:
 
 
 def _skills(brief: Brief) -> Iterator[Item]:
-    """The skill now with all its files, and of the one before what was another."""
+    """Yield the current skill with all its files, and the past texts that differ."""
     now, past = brief.incumbent, past_skill(brief)
     yield from skill_items(brief, "## The skill now")
     then = "at the end of the last epoch"
@@ -130,14 +131,14 @@ def _skills(brief: Brief) -> Iterator[Item]:
 
 
 def change_of(failed_before: bool, failed_now: bool) -> Change:
-    """What became of a case between two skills."""
+    """Return the kind of change of a case between two skills."""
     if failed_before:
         return "persistent_fail" if failed_now else "improved"
     return "regressed" if failed_now else "stable_success"
 
 
 def plain(rows: Sequence[Compared]) -> list[dict[str, Any]]:
-    """The comparison as it is written down."""
+    """Return the comparison for records."""
     return [
         {"id": row.case.id, "change": row.change, "before": row.before, "after": row.after}
         for row in rows
@@ -145,8 +146,9 @@ def plain(rows: Sequence[Compared]) -> list[dict[str, Any]]:
 
 
 def past_skill(brief: Brief) -> Candidate:
-    """The incumbent that the last epoch ended with."""
+    """Return the incumbent at the end of the last epoch."""
     epoch = brief.turn.setting("epoch", int) or 0
+    # undoes the keeps since then, the latest first
     found = brief.incumbent
     for step in reversed(brief.history):
         mine = epoch_of(step.turn.phase)
@@ -158,7 +160,7 @@ def past_skill(brief: Brief) -> Candidate:
 
 
 def _of(brief: Brief, candidate: str) -> Brief:
-    """The brief with what is known of one candidate alone."""
+    """Return the brief with the answers for one candidate only."""
     mine = tuple(answer for answer in brief.answers if answer.ask.candidate == candidate)
     return replace(brief, answers=mine)
 
@@ -168,7 +170,7 @@ NOTES = shape(reasoning=TEXT, meta_skill_content=TEXT)
 
 
 def _unheard(failure: Failure, about: dict[str, Any]) -> Skip | Failure:
-    """An outage is a failure; a reply of no use is a turn that comes to nothing."""
+    """Return the failure for an outage; skip the turn for an unusable reply."""
     if is_broken(failure) or failure.outage:
         return failure
     return Skip(f"the teacher gave no answer of use ({words_of(failure)})", about=about)
@@ -184,7 +186,7 @@ class SlowUpdate:
     serial: bool = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """Guidance by what two epochs came to on the same cases."""
+        """Propose guidance from the results of two epochs on the same cases."""
         ask = self.comparison.asks(brief)
         if ask is not None:
             return ask
@@ -209,7 +211,7 @@ class SlowUpdate:
         return Proposal((edit,), why=said.data["reasoning"], unseen=said.unseen, about=about)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """Rollouts that one turn asks for at most."""
+        """Return the most rollouts that one turn asks for."""
         return 2 * min(len(train), self.comparison.samples)
 
 
@@ -223,7 +225,7 @@ class MetaSkill:
     serial: bool = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """What is worth remembering of how the skill is improved."""
+        """Return notes on how the skill improves, as memory for later epochs."""
         ask = self.comparison.asks(brief)
         if ask is not None:
             return ask
@@ -243,12 +245,12 @@ class MetaSkill:
         return Note(text, META_SKILL, {**about, "meta_skill_content": text})
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """Rollouts that one turn asks for at most."""
+        """Return the most rollouts that one turn asks for."""
         return 2 * min(len(train), self.comparison.samples)
 
 
 def _epoch(brief: Brief) -> Iterator[Item]:
-    """The steps of the epoch, the last first: those before are the first to be left out."""
+    """Yield the steps of the epoch, the last first: the earliest are the first left out."""
     epoch = brief.turn.setting("epoch", int) or 0
     for step in reversed(closed_in(brief.history, epoch)):
         about = about_of(step)
@@ -269,7 +271,7 @@ class MetaReflect:
     serial: bool = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """A few edits by all steps of the epoch."""
+        """Propose a few edits from all steps of the epoch."""
         steps = [*_epoch(brief)]
         about: dict[str, Any] = {**brief.turn.settings}
         if not steps:
@@ -305,7 +307,7 @@ class MetaReflect:
 
 
 def last_summary(brief: Brief) -> str:
-    """What the look back on the epoch before said."""
+    """Return the summary of the last look back at an earlier epoch; empty if there is none."""
     epoch = brief.turn.setting("epoch", int) or 0
     for step in reversed(brief.history.of("meta_reflect")):
         mine = epoch_of(step.turn.phase)

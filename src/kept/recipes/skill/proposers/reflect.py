@@ -50,25 +50,27 @@ PROBE = shape(reasoning=TEXT, probe_instruction=TEXT, probe_target_id=TEXT, prob
 
 @dataclass(frozen=True, slots=True)
 class Deep:
-    """How deep it goes."""
+    """Deep reflection: repeats a few rollouts with a diagnostic question."""
 
     probe: Callable[..., Mapping[str, str]]
-    """Makes the texts of a candidate that is asked; see `kept.evaluators.environments.base`."""
+    """Function that returns the texts of the candidate with the question; see
+    `kept.evaluators.environments.base`."""
     sight: Sight
     failures: int = 4
     successes: int = 2
 
     def most_asked(self, rows: int) -> int:
-        """Rollouts that are done again at most, of so many."""
+        """Return the most rollouts that are repeated, of this many."""
         return min(rows, self.failures + self.successes)
 
     def chosen(self, rows: Sequence[Row]) -> list[Row]:
-        """A few that stand for the others: of as many kinds of tasks as there are."""
+        """Choose a few rollouts of as many kinds of tasks as possible."""
         failed = [row for row in rows if row.failed]
         solved = [row for row in rows if not row.failed]
         return [*self._varied(failed, self.failures), *self._varied(solved, self.successes)]
 
     def _varied(self, rows: Sequence[Row], most: int) -> list[Row]:
+        # one of each kind in turn, until there are enough
         by_kind: dict[str, list[Row]] = {}
         for row in rows:
             by_kind.setdefault(self.sight.about(row.case).type, []).append(row)
@@ -80,7 +82,7 @@ class Deep:
     async def ask(
         self, desk: Desk, rows: Sequence[Row], pairs: Sequence[Pair], front: Sequence[Item]
     ) -> tuple[Ask, dict[str, Any]] | dict[str, Any] | Failure:
-        """The rollouts that the teacher wants to see again; or in words why there are none."""
+        """Return the rollouts to repeat with the record of them, or a record of why not."""
         mine = self.chosen(rows)
         if not mine:
             return {"error": "no rollout of a kind that is looked at again"}
@@ -99,6 +101,7 @@ class Deep:
         if not told["probe_instruction"].strip():
             return {**told, "error": "the teacher asks nothing"}
         named = [row for row in mine if row.case.id == told["probe_target_id"]]
+        # an unknown target means all chosen rollouts
         ids = {row.case.id for row in named or mine}
         again = tuple(pair for pair in pairs if pair.case in ids)
         made = self._candidate(desk.brief, told, named)
@@ -107,6 +110,7 @@ class Deep:
     def _candidate(self, brief: Brief, told: Mapping[str, Any], named: Sequence[Row]) -> Candidate:
         texts, instruction = brief.incumbent.texts, told["probe_instruction"]
         step = told["probe_after_step"]
+        # without a named rollout or step, the probe starts from the beginning
         if not named or not step:
             return Candidate(dict(self.probe(texts, instruction)))
         return Candidate(dict(self.probe(texts, instruction, named[0].trace, step)))
@@ -121,24 +125,24 @@ _SIGNS = re.compile(r"[^\w\s]+")
 
 @dataclass(frozen=True, slots=True)
 class Lapses:
-    """How they are told apart."""
+    """Skill-aware reflection: tells lapses of the reader from defects of the skill."""
 
     sources: Sources = "both"
     threshold: int = 0
-    """Reminders that may stand there before they are put together; 0 for any number."""
+    """Most reminders before they are consolidated; 0 for any number."""
 
     def asks(self, source: Source) -> bool:
-        """Whether analysts of this kind are asked for reminders."""
+        """True if analysts of this kind are asked for reminders."""
         return source == "failure" or self.sources == "both"
 
 
 def key_of(note: str) -> str:
-    """What two spellings of one reminder have in common."""
+    """Return a reminder in a normal form: without case, punctuation and extra spaces."""
     return " ".join(_SIGNS.sub(" ", note.casefold()).split())
 
 
 def fresh_notes(notes: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Those that say something new, in order, each in one line."""
+    """Return the new reminders in order, each in one line."""
     seen = {key_of(note) for note in known}
     found: list[str] = []
     for note in notes:
@@ -151,18 +155,18 @@ def fresh_notes(notes: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def notes_in(skill: str) -> list[str]:
-    """The reminders that a skill has."""
+    """Return the reminders in the appendix of a skill."""
     lines = region_text(skill, APPENDIX).splitlines()
     return [line.removeprefix("- ").strip() for line in lines if line.startswith("- ")]
 
 
 def appendix_text(notes: Sequence[str]) -> str:
-    """What stands in the appendix."""
+    """Return the text of the appendix."""
     return "\n".join([TITLE, *(f"- {note}" for note in notes)])
 
 
 def noted(patches: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The reminders of a step, each once."""
+    """Return the reminders of a step, each once."""
     return fresh_notes((n for patch in patches for n in patch.get("appendix_notes", ())), ())
 
 
@@ -171,7 +175,7 @@ _SHORT: dict[Source, str] = {"failure": "fail", "success": "succ"}
 
 
 class Minibatch(NamedTuple):
-    """Rollouts that one analyst looks at."""
+    """Rollouts for one analyst."""
 
     name: str
     source: Source
@@ -180,21 +184,21 @@ class Minibatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Analysts:
-    """How a batch is looked at."""
+    """Settings of the analysts of a batch."""
 
     sight: Sight
     update: Update
     size: int = 8
-    """Rollouts for each of them."""
+    """Most rollouts for one analyst."""
     failure_only: bool = False
     lapses: Lapses | None = None
-    """Where lapses are told apart from defects."""
+    """Settings of skill-aware reflection; None without it."""
 
 
 def minibatches(
     parts: Sequence[Sequence[Row]], size: int, seed: int, *, failure_only: bool
 ) -> list[Minibatch]:
-    """The rollouts of a step, cut up the same way whenever that is done."""
+    """Divide the rollouts of a step into minibatches; the same seed gives the same ones."""
     found: list[Minibatch] = []
     for more, source in enumerate(SOURCES):
         if source == "success" and failure_only:
@@ -202,6 +206,7 @@ def minibatches(
         number = 0
         for at, part in enumerate(parts):
             mine = [row for row in part if row.failed == (source == "failure")]
+            # seeded, so that a resume forms the same minibatches
             random.Random(f"{seed}/{at}/{more}").shuffle(mine)
             for start in range(0, len(mine), size):
                 name = f"minibatch_{_SHORT[source]}_{number:03}"
@@ -211,13 +216,13 @@ def minibatches(
 
 
 Patch = dict[str, Any]
-"""What one analyst said, with what code knows of it; `error` where it said nothing of use."""
+"""Reply of one analyst with fields added by code; `error` if the reply is unusable."""
 
 
 async def reflect(
     desk: Desk, analysts: Analysts, groups: Sequence[Minibatch], front: Sequence[Item], most: int
 ) -> list[Patch] | Failure:
-    """A patch for each minibatch; a failure where nobody is there to answer any of them."""
+    """Return a patch for each minibatch; a failure if an outage lost all of them."""
     asked = [_analyse(desk, analysts, group, front, most) for group in groups]
     found = await asyncio.gather(*asked)
     failures = [one for one in found if isinstance(one, Failure)]
@@ -261,7 +266,7 @@ async def _analyse(
     pages = analyst_items(group.rows, analysts.sight, front, room)
     said = await desk.ask(_place(group), system, pages.items, wanted)
     if isinstance(said, Failure) and said.kind == "context":
-        # nobody knew how much it reads: half of it, by whole rollouts, was too much as well
+        # its window was not known, and half of the items was too much: a quarter of the tokens now
         room = sum(item.tokens for item in pages.items) // 4
         pages = analyst_items(group.rows, analysts.sight, front, room)
         said = await desk.ask(f"{_place(group)}/shorter", system, pages.items, wanted)
@@ -269,7 +274,7 @@ async def _analyse(
         return said
     about: Patch = {"cut_turns": pages.cut} if pages.cut else {}
     if said.unseen:
-        # what it was not shown does not speak for what it says
+        # rollouts that were left out do not support its reply
         shown = {id(item) for item in said.shown}
         told = zip(group.rows, pages.items[-len(group.rows) :], strict=True)
         about["cases"] = [row.case.id for row, item in told if id(item) in shown]
@@ -277,7 +282,7 @@ async def _analyse(
 
 
 def _read(said: Said, update: Update, most: int, *, notes: bool) -> Patch:
-    """What is read of a reply; no more items than the budget, and the rest is counted."""
+    """Read a reply: at most as many items as the budget allows; the rest is counted."""
     data = said.data
     found: Patch = {k: data[k] for k in ("failure_summary", "success_patterns") if k in data}
     patch: Patch = data.get("patch") or {}
@@ -295,11 +300,11 @@ def _read(said: Said, update: Update, most: int, *, notes: bool) -> Patch:
 
 
 def digest(patches: Sequence[Patch], rows: Sequence[Row], missing: int) -> dict[str, Any]:
-    """What a step saw, for later ones: each pattern with the cases that its analyst was shown."""
+    """Summarize a step for later ones: its patterns, with the cases that their analyst saw."""
     patterns = [
         {
             "pattern": f"{one['failure_type']}: {one['description']}",
-            # a model may say more than it was shown
+            # a model may claim more cases than it was shown
             "count": min(one["count"], len(patch["cases"])),
             "task_ids": patch["cases"],
         }

@@ -1,7 +1,7 @@
-"""The step of skill training: roll out a batch, reflect, aggregate, select, update.
+"""Step of skill training: roll out a batch, reflect, aggregate, select, update.
 
-The gate comes after it. Between two calls nothing is remembered: the batch follows from the turn,
-the memory of the epoch from the closed steps, and replies that arrived are served by the scope.
+The gate comes after it. No state is kept between calls: the batch follows from the turn, and the
+memory of the epoch from the closed steps. The scope serves replies that arrived before.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ from kept.recipes.skill.proposers.update import Updated, update_by_edits, update
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProposer:
-    """Implements `kept.core.ports.Proposer`."""
+    """Implements `kept.core.ports.Proposer`: proposes what a batch of rollouts suggests."""
 
     teacher: Teacher
     analysts: Analysts
@@ -48,15 +48,15 @@ class StepProposer:
     accumulation: int = 1
     run_seed: int = 0
     max_edits: int = 8
-    """What analysts are told, whatever the step may keep in the end."""
+    """Edit budget in prompts of analysts; the step may keep fewer edits."""
     merge_size: int = 8
     deep: Deep | None = None
-    """Where a few rollouts are done again with a question in them."""
+    """Deep reflection, which repeats a few rollouts with a question in them; None for none."""
     name: str = "step"
     serial: bool = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """The change that a batch suggests."""
+        """Propose the change that a batch suggests."""
         parts = self._pairs(brief)
         pairs = tuple(pair for part in parts for pair in part)
         if not brief.answers:
@@ -69,12 +69,12 @@ class StepProposer:
         return await self._looked(desk, rows, pairs)
 
     def most_asked(self, train: tuple[Case, ...]) -> int:
-        """Rollouts that one turn asks for at most."""
+        """Return the most rollouts that one turn asks for."""
         most = min(len(train), self.batch * self.accumulation)
         return most + (0 if self.deep is None else self.deep.most_asked(most))
 
     def _pairs(self, brief: Brief) -> list[list[Pair]]:
-        """The batch, by the parts that are looked at apart; another draw in every epoch."""
+        """Return the batch in parts that are analysed separately; each epoch has new rollouts."""
         turn = brief.turn
         at = At(turn.setting("epoch", int) or 0, turn.setting("step", int) or 0)
         ids = [case.id for case in brief.train]
@@ -84,13 +84,14 @@ class StepProposer:
     async def _looked(
         self, desk: Desk, parts: list[list[Row]], pairs: Sequence[Pair]
     ) -> ProposerReply:
-        """With rollouts of a probe, where those are wanted; they are a part of their own."""
+        """Reflect on the batch, with the rollouts of a probe as a further part, if wanted."""
         probe: dict[str, Any] = {}
         if self.deep is not None:
             rows = [row for part in parts for row in part]
             asked = await self.deep.ask(desk, rows, pairs, [*skill_items(desk.brief)])
             if isinstance(asked, Failure):
                 return asked
+            # a tuple asks for rollouts; a dict only says why there is no probe
             if isinstance(asked, tuple):
                 ask, probe = asked
                 if not any(answer.ask.purpose == "probe" for answer in desk.brief.answers):
@@ -132,7 +133,7 @@ class StepProposer:
         if not any(items_of(patches, source, update) for source in SOURCES):
             why = "the analysts propose no change" if patches else "every case is solved"
             return Skip(why, about=about)
-        # mergers and rankers need no budget of analysts and no memory of single steps
+        # mergers and rankers need neither the analysts' budget nor the memory of single steps
         context = [*skill_items(brief)]
         context += [Item("meta skill", "## Optimizer Meta Skill", memory)] if memory else []
         merged = await aggregate(desk, update, patches, context, self.merge_size)
@@ -160,6 +161,7 @@ class StepProposer:
         else:
             chosen = Selected(merged.items)
         about["ranked"] = _ranked(chosen, update.key, most)
+        # edits one by one, a rewrite by suggestions, or the only skill as it is
         if update.mode == "patch":
             made = await update_by_edits(desk, chosen.items, context)
         elif update.capped:
@@ -177,7 +179,7 @@ class StepProposer:
         pairs: Sequence[Pair],
         patches: Sequence[Patch] = (),
     ) -> dict[str, Any]:
-        """What is known of a step before anything is put together."""
+        """Return the record of a step before its patches are merged."""
         n = max(1, len(rows))
         about: dict[str, Any] = {
             **brief.turn.settings,

@@ -30,11 +30,11 @@ SUGGESTIONS = ("add_rule", "remove_rule", "merge_rules", "reorganize", "compress
 TEXT: Mapping[str, object] = {"type": "string"}
 COUNT: Mapping[str, object] = {"type": "integer", "minimum": 0}
 ANY_LIST: Mapping[str, object] = {"type": "array"}
-"""A list of places as it is read: what is no place is dropped by code."""
+"""Schema of a list of places as it is validated: code drops what is not a place."""
 
 
 def shape(**properties: object) -> dict[str, object]:
-    """The schema of a mapping with just these keys."""
+    """Return the schema of a mapping with exactly these keys."""
     return {
         "type": "object",
         "properties": properties,
@@ -44,23 +44,23 @@ def shape(**properties: object) -> dict[str, object]:
 
 
 def rows(item: object, least: int = 0) -> dict[str, object]:
-    """The schema of a list."""
+    """Return the schema of a list."""
     found: dict[str, object] = {"type": "array", "items": item}
     return {**found, "minItems": least} if least else found
 
 
 class Places(NamedTuple):
-    """What a model named as places in a numbered list."""
+    """Places in a numbered list that a model named."""
 
     usable: list[int]
     dropped: list[object]
 
 
 def places_in(named: Iterable[object], there: int) -> Places:
-    """The places that there are, each once; what names none, or one again, is dropped."""
+    """Return valid places, each once; unknown and repeated ones are dropped."""
     places = Places([], [])
     for one in named:
-        # `True` is an int, and equal to 1
+        # not `isinstance`: `True` is an int, and equal to 1
         if type(one) is int and 0 <= one < there and one not in places.usable:
             places.usable.append(one)
         else:
@@ -69,39 +69,39 @@ def places_in(named: Iterable[object], there: int) -> Places:
 
 
 def shown_places(dropped: Iterable[object]) -> str:
-    """What was dropped, for a report."""
+    """Return dropped places for a report."""
     return ", ".join(f"`{one_line(json.dumps(one), 40)}`" for one in dropped)
 
 
 def without_text(skills: Iterable[Mapping[str, Any]]) -> str:
-    """What is wrong with skills of which one says nothing; empty where all do."""
+    """Return the problem if any of the skills is empty; else an empty text."""
     said = all(body_of(str(one["new_skill"])) for one in skills)
     return "" if said else "`new_skill` is empty"
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one way of updating asks for."""
+    """Reply format of one way of updating a skill."""
 
     mode: Mode
     key: str
-    """Of the items in a patch."""
+    """Key of the items in a patch."""
     label: str
     suffix: str
-    """Of the prompts that are for this way alone."""
+    """Suffix of the prompts for this way only."""
     item: Mapping[str, object]
     capped: bool = True
-    """Whether a step keeps so many of them; else there is one."""
+    """True if a step has a limit of items; else it has a single item."""
 
     def items_schema(self, files: Sequence[str]) -> dict[str, object]:
-        """The schema of its items; where a skill has several files, an edit names one."""
+        """Return the schema of its items; in a skill with several files, an edit names its file."""
         if self.mode != "patch" or len(files) < 2:
             return dict(self.item)
         properties: Any = self.item["properties"]
         return shape(**properties, file={"type": "string", "enum": list(files)})
 
     def patch_schema(self, files: Sequence[str]) -> dict[str, object]:
-        """The schema of a patch."""
+        """Return the schema of a patch."""
         return shape(**{"reasoning": TEXT, self.key: rows(self.items_schema(files))})
 
 
@@ -139,7 +139,7 @@ UPDATES: Mapping[Mode, Update] = {one.mode: one for one in (PATCH, SUGGEST, REWR
 def analyst_schema(
     update: Update, source: Source, files: Sequence[str], *, notes: bool
 ) -> dict[str, object]:
-    """What an analyst answers with; `notes` where lapses are told apart from defects."""
+    """Return the schema of an analyst's reply; `notes` asks for reminders as well."""
     if source == "failure":
         seen = {
             "failure_summary": rows(shape(failure_type=TEXT, count=COUNT, description=TEXT)),
@@ -149,27 +149,27 @@ def analyst_schema(
     if not notes:
         return shape(**seen, patch=update.patch_schema(files))
     whole = shape(**seen, patch=update.patch_schema(files), appendix_notes=rows(TEXT))
-    # a batch of nothing but lapses has no patch to offer
+    # a batch that only has lapses needs no patch
     return {**whole, "required": [*seen]}
 
 
 MAX_TOKENS = 16_384
-"""Of a reply, unless the one that asks says otherwise."""
+"""Default token limit of a reply."""
 
 REWRITE_TOKENS = 64_000
-"""Of a reply that holds a whole skill."""
+"""Default token limit of a reply with a whole skill."""
 
 _NOT_GONE = Failure("harness", "infrastructure", "nobody went on without it")
 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """What the teacher is told, by name; those of the user before the environment's, then ours."""
+    """Prompts of the teacher by name: the user's first, then the environment's, then Kept's."""
 
     levels: tuple[Mapping[str, str], ...]
 
     def find(self, name: str, suffix: str = "") -> str:
-        """The text of a prompt; one that is for an update mode before one that is for all."""
+        """Return the text of a prompt; in each level, one for the update mode takes precedence."""
         for level in self.levels:
             for one in dict.fromkeys((name + suffix, name)):
                 if one in level:
@@ -179,7 +179,7 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """How the teacher is asked for a whole skill."""
+    """Settings of requests for a whole skill."""
 
     effort: Effort | None = None
     max_tokens: int = REWRITE_TOKENS
@@ -187,54 +187,54 @@ class Rewriting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teacher:
-    """Who is asked."""
+    """Teacher model with its prompts and limits."""
 
     model: Model
     request: ModelRequest
-    """What every request has in common; it has no messages."""
+    """Template of every request, without messages."""
     prompts: Prompts
     window: int | None = None
-    """Tokens that a request and its reply may have together; None where that is not known."""
+    """Context window in tokens, for a request and its reply; None if it is not known."""
     rewriting: Rewriting = Rewriting()
     rounds: int = 3
-    """Times that one thing is asked at most: what comes after the first is a repair."""
+    """Most requests for one reply: those after the first are repairs."""
     at_once: int = 16
-    """Calls in flight together."""
+    """Most calls in flight at once."""
 
     def reply(self, wanted: "Wanted") -> int:
-        """Tokens that a reply may have; half of the window at most."""
+        """Return the token limit of a reply; half of the window at most."""
         most = self.request.max_tokens or wanted.max_tokens
         return most if self.window is None else min(most, self.window // 2)
 
     def room(self, wanted: "Wanted") -> int | None:
-        """Tokens that a request may have so that its reply fits too; None where nobody knows."""
+        """Return the token limit of a request, so that its reply fits too; None if not known."""
         return None if self.window is None else self.window - self.reply(wanted)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a reply must be."""
+    """Requirements on a reply."""
 
     schema: Mapping[str, object]
     check: Check | None = None
     effort: Effort | None = None
     max_tokens: int = MAX_TOKENS
     held_to: Mapping[str, object] | None = None
-    """A schema that asks for less, where code can drop what is wrong; the model is not shown it."""
+    """Looser schema for validation, if code can drop what is wrong; the model never sees it."""
 
 
 class Said(NamedTuple):
-    """What the teacher answered."""
+    """Reply of the teacher."""
 
     data: dict[str, Any]
     shown: tuple[Item, ...]
     unseen: str
-    """What it was not shown, for want of room; in words."""
+    """Description of the items that it was not shown, for want of room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """One proposal's conversation with the teacher; each question has a scope of its own."""
+    """Conversation of one proposal with the teacher; each question has its own scope."""
 
     teacher: Teacher
     brief: Brief
@@ -247,7 +247,8 @@ class Desk:
     async def ask(
         self, where: str, system: str, items: Sequence[Item], wanted: Wanted
     ) -> Said | Failure:
-        """Ask one thing; `where` tells it from all others of the proposal."""
+        """Ask one question; `where` is its unique name within the proposal."""
+        # on a resume, the failure that the step went on without is served again
         gone = await self._note(where, _NOT_GONE)
         if gone != _NOT_GONE:
             return gone
@@ -255,7 +256,7 @@ class Desk:
             self.teacher.request,
             messages=(Message("system", system),),
             schema=wanted.schema,
-            # another for each step, or the same batch would bring the same reply
+            # a new seed for each step, or the same batch would give the same reply
             seed=self.brief.seed >> 17,
             effort=wanted.effort or self.teacher.request.effort,
             max_tokens=self.teacher.reply(wanted),
@@ -271,45 +272,45 @@ class Desk:
         return Said(data, heard.shown.items, heard.shown.unseen)
 
     async def do_without(self, where: str, failure: Failure) -> None:
-        """Go on without an answer, and write that down: it is not asked for after a kill.
+        """Record that the step goes on without an answer, so that a resume does not ask again.
 
-        Else what comes next would be asked once more, in other words, though its reply was paid.
+        Otherwise the next requests would change after a resume, and would be paid for again.
         """
         if failure.blame == "infrastructure":
-            # what is the candidate's is journalled, and an outage is not
+            # the journal keeps failures of the candidate, but not those of the infrastructure
             await self._note(where, replace(failure, blame="candidate", usage=FREE))
 
     async def _note(self, where: str, failure: Failure) -> Failure:
-        """What was written down of a question; else this, which is then."""
+        """Return the recorded failure of a question; if there is none, record this one."""
 
         async def told() -> Failure:
             return failure
 
-        # a scope of its own, or the second look would not be at the first line
+        # a branch of its own: otherwise a later call would not read the first record
         found = await self.scope.branch(where).call({"without": where}, ModelReply, told, 0.0)
         return found if isinstance(found, Failure) else failure
 
     def prompt(self, name: str, suffix: str = "") -> str:
-        """What the teacher is told for a purpose."""
+        """Return the prompt of the teacher for a purpose."""
         return self.teacher.prompts.find(name, suffix)
 
 
 def rewriting(desk: Desk, schema: Mapping[str, object], check: Check) -> Wanted:
-    """A reply that holds a whole skill."""
+    """Return the requirements on a reply with a whole skill."""
     how = desk.teacher.rewriting
     return Wanted(schema, check, how.effort, how.max_tokens)
 
 
 def is_broken(failure: Failure) -> bool:
-    """Whether nothing else will be answered either: a wrong key, say."""
+    """True if no other request can succeed either, for instance with a wrong key."""
     return failure.kind == "harness" and failure.tried
 
 
 def words_of(failure: Failure) -> str:
-    """A failure in a line."""
+    """Return a failure as one line."""
     return f"{failure.kind}: {failure.message}"
 
 
 def words(title: str, text: str, what: str = "aim") -> Item:
-    """Something that the teacher is told to do."""
+    """Return an item with an instruction to the teacher."""
     return Item(what, title, text, material=False, needed=True)

@@ -44,17 +44,17 @@ CONSOLIDATED = shape(notes=rows(TEXT))
 
 @dataclass(frozen=True, slots=True)
 class Appendix:
-    """Implements `kept.core.ports.Proposer`."""
+    """Implements `kept.core.ports.Proposer`: writes reminders into the appendix."""
 
     teacher: Teacher
     lapses: Lapses
     flush: bool = False
-    """Whether what the last step noted is taken as it is; else all of the epoch is raced."""
+    """True to take the last step's reminders unchecked; else those of the epoch are raced."""
     name: str = "appendix"
     serial: bool = False
 
     async def propose(self, brief: Brief, scope: Scope) -> ProposerReply:
-        """The reminders that are new, with those that stand there."""
+        """Propose the appendix with its old and the new reminders."""
         about: dict[str, Any] = {**brief.turn.settings}
         old = notes_in(brief.incumbent[SKILL])
         steps = self._steps(brief)
@@ -81,7 +81,7 @@ class Appendix:
     async def _consolidated(
         self, desk: Desk, notes: list[str], about: dict[str, Any]
     ) -> list[str] | Failure:
-        """A shorter list that says the same; the long one where there is none of use."""
+        """Return a shorter list with the same content; the long one if the reply is unusable."""
         listed = words("## The reminders", "\n".join(f"- {note}" for note in notes))
         said = await desk.ask(
             "consolidate",
@@ -107,19 +107,20 @@ REWRITTEN = shape(reasoning=TEXT, change_summary=rows(TEXT), new_skill=TEXT)
 
 @dataclass(slots=True)
 class Updated:
-    """Edits, and how they came about."""
+    """Edits, with their items and notes on how they were made."""
 
     edits: tuple[Edit, ...]
     items: Items
-    """One for each edit, as it was in the end."""
+    """Final item of each edit."""
     said: list[str] = field(default_factory=list[str])
     rewrite: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 async def update_by_edits(desk: Desk, items: Items, front: Sequence[Item]) -> Updated | Failure:
-    """The items as edits; those that do not apply are mended once, if they can be."""
+    """Turn items into edits; one request tries to fix those that do not apply."""
     brief = desk.brief
     tried = try_edits(brief.incumbent, items, brief.rules)
+    # an edit without effect needs no repair
     failing = [n for n in tried.failing if tried.reports[n].fate != "no change"]
     if not failing or desk.teacher.rounds < 2:
         return Updated(tried.edits, items, _unmade(tried))
@@ -146,7 +147,7 @@ def _unmade(tried: Tried) -> list[str]:
 async def _repair(
     desk: Desk, items: Items, tried: Tried, failing: Sequence[int], front: Sequence[Item]
 ) -> dict[int, dict[str, Any]] | Failure:
-    """One call for all edits of the step that do not apply; what it says of others is not read."""
+    """Ask once to fix all edits that do not apply; changes of other edits are ignored."""
     lines: list[str] = []
     for n in failing:
         report = tried.reports[n]
@@ -173,6 +174,7 @@ async def _repair(
         return said
     found: dict[int, dict[str, Any]] = {}
     for row in said.data["edits"]:
+        # other edits apply, and stay as they are
         if row["index"] in failing:
             new = {key: value for key, value in row.items() if key != "index"}
             found[row["index"]] = {**new, "repaired": True}
@@ -180,7 +182,7 @@ async def _repair(
 
 
 async def update_by_rewrite(desk: Desk, items: Items, front: Sequence[Item]) -> Updated | Failure:
-    """The whole skill, written anew by suggestions."""
+    """Rewrite the whole skill according to suggestions."""
     told = "\n".join(f"- {shown(item)}" for item in items)
     said = await desk.ask(
         "rewrite",
@@ -196,7 +198,7 @@ async def update_by_rewrite(desk: Desk, items: Items, front: Sequence[Item]) -> 
 
 
 def whole(desk: Desk, items: Items, data: dict[str, Any]) -> Updated:
-    """The edit that puts a new skill in the place of the old one, regions as they were."""
+    """Return the edit that replaces the skill by a new one and keeps the regions."""
     new = rewritten(desk.brief.incumbent[SKILL], str(data["new_skill"]))
     rewrite = {key: data[key] for key in ("reasoning", "change_summary") if key in data}
     return Updated((Write(SKILL, new),), items, rewrite={**rewrite, "new_skill": new})
