@@ -25,7 +25,7 @@ _SIGNS = "$*`\"' \t\r\n"
 
 
 TWICE = "a wrong choice has the text of the right one; both count"
-"""The words of a warning about such cases."""
+"""Text of the warning about such cases."""
 
 
 class Choice(NamedTuple):
@@ -57,7 +57,7 @@ def choices_in(value: object) -> list[Choice]:
 
 
 def label_in(value: object) -> str:
-    """A label without the signs around it."""
+    """Label in upper case, without brackets and punctuation around it."""
     return str(value or "").strip().upper().lstrip("(").rstrip(".):")
 
 
@@ -68,7 +68,7 @@ def text_in(choice: Mapping[str, object]) -> str:
 
 
 def chosen(answer: str, choices: Sequence[Choice]) -> str:
-    """The label of the choice that an answer means; empty where it means none.
+    """Label of the choice that an answer means; empty if it means none.
 
     An answer is a letter, the text of a choice, or a letter with a sign and more behind it. Where
     there are no choices, they stand in a picture, and any letter is one. The word `A` is no label.
@@ -189,7 +189,7 @@ ASK = """\
 Does the answer say the same as what is expected? Reply with one word, True or False."""
 
 LONGEST = 2000
-"""Characters of an answer that a judge is shown; a longer one is no short answer."""
+"""Maximum length of an answer in characters; a longer one fails."""
 
 _VERDICT = re.compile(r"(?<!\w)(not\s+)?(true|false)(?!\w)", re.IGNORECASE)
 
@@ -205,7 +205,7 @@ def judged(question: str, expected: Sequence[str], answer: str) -> JudgeQuestion
 
 
 def wrong(answer: str, told: str = "") -> Graded:
-    """The grade of an answer that is not the expected one."""
+    """Grade of an answer that is not the expected one; `told` is for analysts."""
     return Graded(0.0, 0.0, f"{quoted(answer)} is not the answer that was expected", told)
 
 

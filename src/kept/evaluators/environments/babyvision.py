@@ -79,11 +79,11 @@ _SIGN = re.compile(r"\s*([,;:=()\[\]{}])\s*")
 
 @dataclass(frozen=True)
 class BabyVision(TurnOptions, JudgeOptions):
-    """One question about one picture a case."""
+    """BabyVision environment: one case is one question about one picture."""
 
     image_detail: ImageDetail = "auto"
     data_root: Path = Path()
-    """Where paths of pictures begin; else they are looked for beside the file."""
+    """Base folder of picture paths; pictures beside the file are found as well."""
     first_choice: Literal[0, 1] = 0
     """The number by which `choiceAns` means the first choice."""
 

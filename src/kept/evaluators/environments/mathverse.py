@@ -62,10 +62,10 @@ Check the solution against the diagram once more. If the answer should change, c
 case give the final answer between <answer> and </answer>."""
 
 TEXT_ONLY, TEXT_DOMINANT = "Text Only", "Text Dominant"
-"""The version without any picture, and the one that says everything in words besides."""
+"""Version without a picture, and the version that also says everything in words."""
 
 WHOLE = "testmini.json"
-"""The file below `data_root` with all versions."""
+"""File below `data_root` with all versions."""
 
 TWIN: Final = "text_dominant_question"
 
@@ -85,15 +85,15 @@ class Version(TypedDict):
 
 @dataclass(frozen=True)
 class MathVerse(TurnOptions, JudgeOptions):
-    """One version of one problem a case."""
+    """MathVerse environment: one case is one version of one problem."""
 
     problem_version: str = "Text Lite"
-    """The version that is looked at; empty for all."""
+    """Version to use; empty for all."""
     use_text_dominant_reference: bool = False
-    """Whether analysts are told the problem in words, from `testmini.json` below `data_root`."""
+    """Show analysts the problem in words, from `testmini.json` below `data_root`."""
     image_detail: ImageDetail = "auto"
     data_root: Path = Path()
-    """Where paths of pictures begin; else they are looked for beside the file."""
+    """Base folder of picture paths; pictures beside the file are found as well."""
 
     name = "mathverse"
     again = AGAIN
@@ -183,7 +183,7 @@ class MathVerse(TurnOptions, JudgeOptions):
         return str(index) if self.problem_version else f"{index}:{row.data.get('problem_version')}"
 
     def _twins(self) -> Mapping[str, str]:
-        """The problems in words, by their index, where analysts are told."""
+        """Problems in words by index; empty if analysts do not get them."""
         path = self.data_root / WHOLE
         if not self.use_text_dominant_reference:
             return {}

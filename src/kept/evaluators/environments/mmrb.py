@@ -75,11 +75,11 @@ class Question(TypedDict):
 
 @dataclass(frozen=True)
 class Mmrb(TurnOptions):
-    """One question over some pictures a case."""
+    """MMRB environment: one case is one question over several pictures."""
 
     image_detail: ImageDetail = "auto"
     data_root: Path = Path()
-    """Where paths of pictures begin that are not those beside the file."""
+    """Base folder of picture paths; a picture beside the file comes first."""
     free_form: Literal["equal", "contains"] = "equal"
     """`contains` takes an answer that holds the expected one, or is a part of it."""
 
@@ -209,14 +209,14 @@ def same_words(answer: str, gold: str) -> bool:
 
 
 def contains(answer: str, gold: str) -> bool:
-    """True where one is a part of the other, letter by letter."""
+    """True if one text is part of the other, letter by letter."""
     one, other = _words(answer), _words(gold)
     return bool(one and other) and (one in other or other in one)
 
 
 def _words(text: str) -> str:
     plain = _THOUSANDS.sub("", bare(text).casefold())
-    # signs alone are all there is to compare
+    # without words or numbers only the signs are left to compare
     return " ".join(_WORD.findall(plain)) or " ".join(plain.split())
 
 
@@ -283,7 +283,7 @@ def _asked(data: Question) -> str:
 
 
 def _texts(row: Row) -> list[str]:
-    """The options as texts with their labels where they have some of their own."""
+    """Options as texts; with their labels if the row gives them separately."""
     given = row.data.get("options")
     found = choices_in(given)
     if isinstance(given, list) and all(isinstance(one, str) for one in cast("list[object]", given)):

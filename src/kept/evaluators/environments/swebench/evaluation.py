@@ -41,7 +41,7 @@ _PASSING = ("PASSED", "XFAIL")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of the tests of an instance."""
+    """Results of the tests of an instance."""
 
     fixed: tuple[str, ...] = ()
     not_fixed: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Report:
 
     @property
     def resolution(self) -> Resolution:
-        """Full where all is well; partial where a part is fixed and nothing is broken."""
+        """Full if all tests are right; partial if some are fixed and none is broken."""
         if self.broken or (self.not_fixed and not self.fixed):
             return "RESOLVED_NO"
         return "RESOLVED_PARTIAL" if self.not_fixed else "RESOLVED_FULL"
@@ -67,7 +67,7 @@ class Report:
 def report_of(
     statuses: Mapping[str, Status], fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]
 ) -> Report:
-    """Hold what the tests came to against what was expected of them."""
+    """Compare the results of the tests with the expected ones."""
     fixed = {name: _status_of(name, statuses) in _PASSING for name in fail_to_pass}
     kept = {name: _status_of(name, statuses) in (*_PASSING, "SKIPPED") for name in pass_to_pass}
     return Report(
@@ -103,11 +103,11 @@ _ADDED = INSIDE / "candidate"
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a patch came to."""
+    """Verdict on a patch."""
 
     report: Report
     why: str = ""
-    """Why it did not come to the tests, or that they did not end; empty where they ran."""
+    """Reason why the tests did not run or did not end; empty if they ran."""
     log: str = ""
     """The end of what the tests printed."""
     timed_out: bool = False
@@ -164,11 +164,11 @@ async def evaluate(
 
 
 async def why_useless(instance: Instance, testbed: Testbed, seconds: float) -> str | Failure:
-    """Why an instance tells no patch from another here; empty where it does.
+    """Reason why an instance cannot tell a right patch from a wrong one; empty if it can.
 
-    Its gold patch must resolve it, and the empty one must not. The finding is kept beside the
-    testbed, for it takes two runs of the tests; not where they took too long, which is also a
-    matter of the machine and of the limit.
+    Its gold patch must resolve it, and the empty one must not. The result is cached beside the
+    testbed, for it takes two runs of the tests. A timeout is not cached: it depends on the
+    machine and the limit.
     """
     setup = instance.setup
     told = [instance.gold, instance.test_patch, setup.test_cmd, setup.log_parser]
@@ -197,7 +197,7 @@ async def why_useless(instance: Instance, testbed: Testbed, seconds: float) -> s
 
 
 def statuses_of(instance: Instance, ended: Exit) -> Statuses:
-    """Results of a test run; none where its end and what it printed do not agree.
+    """Results of a test run; none if its exit code and its output disagree.
 
     A patch can print lines of its own that say `PASSED`. A command that failed without a failed
     test has not run them as it says.

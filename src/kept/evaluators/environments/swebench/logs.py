@@ -15,7 +15,7 @@ Parser = Callable[[str], Statuses]
 
 _SUMMARY = re.compile(r"(PASSED|FAILED|ERROR|SKIPPED|XFAIL)")
 _COUNT = re.compile(r"\[\d+\]\Z")
-"""Stands where a name would: `SKIPPED [2] tests/test_a.py:3: needs a network`."""
+"""Count in the place of a name: `SKIPPED [2] tests/test_a.py:3: needs a network`."""
 _COLOUR = re.compile(r"\[\d+m")
 _CONTROLS = dict.fromkeys(range(1, 32))
 _PARAMETERS = re.compile(r"(.*?)\[(.*)\]")
@@ -155,8 +155,8 @@ _DJANGO_MESSAGES = {
     " ... Internal Server Error: ": (re.compile("/.*/"), 0),
     " ... System check identified no issues (0 silenced)": (re.compile(""), 0),
 }
-"""Messages of Django that come between a test and its `ok`: how the last line of each ends, and how
-many more lines it has at most."""
+"""Messages of Django between a test and its `ok`: the pattern of the last line of each, and the
+maximum number of further lines."""
 
 
 def _django_interrupted(lines: Sequence[str]) -> Iterator[str]:
@@ -258,7 +258,7 @@ _PUBLISHED: Mapping[str, str] = {
 """Parsers that published instances name, as `parse_log_NAME`; all others are pytest's."""
 
 _COMMANDS = (("runtests.py", "django"), ("bin/test", "sympy"), ("unittest", "unittest"))
-"""What a command has in it, and the parser for what it prints."""
+"""Part of a test command, and the parser of its output."""
 
 
 def parser_name(named: str, command: str) -> str:

@@ -53,17 +53,17 @@ from kept.settings import cache_home
 from kept.spec.paths import git
 
 POLL_SECONDS = 0.1
-"""Between two looks at a lock that another holds."""
+"""Interval between two attempts to take a lock, in seconds."""
 
 COMPLETE = ".complete"
-"""The file that says that a folder was built to its end."""
+"""Marker file of a folder that is complete."""
 
 
 async def cached_folder(env: str, name: str, build: Callable[[Path], Awaitable[None]]) -> Path:
-    """The folder of an environment by a name; built in its place where it is not there yet.
+    """Return the cached folder of an environment; build it if it is not there yet.
 
     Several processes may ask for one folder: one builds it, the others wait. A folder whose
-    building was cut off, or raised, is built anew.
+    build was interrupted or failed is built again.
     """
     if not is_safe_path(name):
         raise ValueError(f"`{name}` is no name of a folder")
@@ -82,7 +82,7 @@ async def cached_folder(env: str, name: str, build: Callable[[Path], Awaitable[N
 
 @asynccontextmanager
 async def _locked(path: Path) -> AsyncGenerator[None]:
-    """Hold a lock; who waits takes no thread, for the one who builds may need them all."""
+    """Hold a file lock; waiting polls and takes no thread, as the builder may need them all."""
     with path.open("w") as file:
         while True:
             try:
@@ -133,13 +133,13 @@ def _counts(size: int, ratio: Sequence[int]) -> tuple[int, int]:
 
 
 VERSION = 1
-"""Of the way it is built; another one has all of it built again."""
+"""Version of the build; a new version rebuilds every testbed."""
 
 REPO = INSIDE / "output"
-"""Where a repository lies for everything that runs in the sandbox."""
+"""Path of the repository in the sandbox."""
 
 MOST_ENTRIES = 100_000
-"""Files and folders of a repository."""
+"""Maximum number of files and folders of a repository."""
 
 LIMITS = Limits(entries=MOST_ENTRIES)
 BUILT = "built.json"
@@ -155,7 +155,7 @@ _INSTALLER_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where repositories, packages and Pythons come from."""
+    """Sources of repositories, packages and Pythons."""
 
     repos: Path
     """Folder of git repositories, as `owner__name`, `owner/name` or `name`."""
@@ -168,7 +168,7 @@ class Sources:
     clone_url: str = "https://github.com/{repo}.git"
 
     def offer(self) -> str:
-        """A hash that tells where packages may come from."""
+        """Hash of the places that packages may come from."""
         wheels = sorted(one.name for one in self.wheels.glob("*")) if self.wheels else []
         told = json.dumps([self.network, wheels])
         return hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -185,10 +185,10 @@ class Testbed:
     lacking: tuple[str, ...] = ()
     """Packages that could not be installed."""
     hidden: tuple[Path, ...] = ()
-    """What no command may read: the data, which has the gold patches."""
+    """Paths that no command may read: the data holds the gold patches."""
 
     __test__ = False
-    """It is no test, whatever pytest thinks of the name."""
+    """Keeps pytest from collecting the class as a test."""
 
     @property
     def repo(self) -> Path:
@@ -200,7 +200,7 @@ class Testbed:
         return (self.folder, self.python.resolve().parents[1])
 
     def hiding(self, places: Iterable[Path]) -> "Testbed":
-        """The same, where no command may read these places, as far as it can do without them."""
+        """Copy in which commands cannot read these places, except for what they need."""
         needed = [one.resolve() for one in self.seen()]
         found = [part for one in places for part in _all_but(one.resolve(), needed)]
         return replace(self, hidden=tuple(dict.fromkeys(found)))
@@ -230,7 +230,7 @@ class Testbed:
     def diff_between(own: Path, root: Path) -> str:
         """A line that compares a folder with the commit of a git folder that is not in it.
 
-        That in the copy was open to whatever ran there: a file in it could name a program to run.
+        The git folder in the copy is not trusted: programs that ran there may have changed it.
         """
         variables = {
             "GIT_DIR": str(own),
@@ -248,7 +248,7 @@ class Testbed:
 
 
 class Testbeds:
-    """Makes environments, each once for all runs of this user."""
+    """Maker of testbeds, each built once for all runs of this user."""
 
     __test__ = False
 
@@ -298,7 +298,7 @@ async def _cached(
 
 @dataclass(slots=True)
 class _Builder:
-    """One environment, being made."""
+    """Builder of one testbed."""
 
     instance: Instance
     sources: Sources
@@ -312,7 +312,7 @@ class _Builder:
         return self.site.folder / "output"
 
     async def build(self) -> None:
-        """Make it in its folder; a `SetupError` says why that is not possible."""
+        """Build the testbed in its folder; raises `SetupError` if that is not possible."""
         await asyncio.to_thread(self._make_venv)
         self.site.folder.mkdir(parents=True)
         await asyncio.to_thread(self._fetch)
@@ -323,7 +323,7 @@ class _Builder:
         (self.folder / BUILT).write_text(json.dumps(built), encoding="utf-8")
 
     def _fetch(self) -> None:
-        """The repository with one commit: later ones would give the fix away."""
+        """Fetch the repository with one commit only: later ones would give the fix away."""
         repo = self._repo
         source = find_repo(self.instance.repo, self.sources)
         repo.mkdir()
@@ -351,7 +351,7 @@ class _Builder:
             raise SetupError(f"{self.python} cannot make a virtual environment: {said[-1]}")
 
     async def _install(self) -> None:
-        """Packages, then the repository; what the install changed becomes part of its commit."""
+        """Install packages, then the repository, and commit what the install changed."""
         setup = self.instance.setup
         if setup.packages:
             await self._packages(setup.packages)
@@ -366,7 +366,7 @@ class _Builder:
         await self._run(f"python -m compileall -q {quote(str(self.folder / 'venv' / 'lib'))}")
 
     async def _repository(self, lines: str) -> Exit:
-        """Install it as its project says; else with what the venv has, which needs no network."""
+        """Install as the project says; else with the packages of the venv, without network."""
         if self.sources.network:
             ended = await self._run(lines)
             if ended.ok:
@@ -375,7 +375,7 @@ class _Builder:
         return await self._run(lines, {"PIP_NO_BUILD_ISOLATION": "0"})
 
     async def _packages(self, packages: tuple[str, ...]) -> None:
-        """All at once; where one of them fails, each by itself, for tests may not need that one."""
+        """Install all at once; if that fails, one by one, as tests may not need the failing one."""
         words = ["python", "-m", "pip", "install", "-q", "--no-deps"]
         ended = await self._run(join([*words, *packages]))
         if ended.ok:
@@ -473,7 +473,7 @@ def _version_of(python: Path) -> str:
 
 
 def _all_but(folder: Path, needed: Sequence[Path]) -> Iterator[Path]:
-    """A folder, or what is in it but for that which is needed."""
+    """Paths that cover a folder except for the needed places."""
     if any(folder.is_relative_to(one) for one in needed):
         return
     if not any(one.is_relative_to(folder) for one in needed):
@@ -484,7 +484,7 @@ def _all_but(folder: Path, needed: Sequence[Path]) -> Iterator[Path]:
 
 
 def _variables(instance: Instance, folder: Path) -> dict[str, str]:
-    """What commands in a testbed find in their environment."""
+    """Environment variables of commands in a testbed."""
     venv = folder / "venv"
     found = {
         "PATH": os.pathsep.join((str(venv / "bin"), os.defpath, "/usr/local/bin")),
