@@ -205,7 +205,7 @@ def judged(question: str, expected: Sequence[str], answer: str) -> JudgeQuestion
 
 
 def wrong(answer: str, told: str = "") -> Graded:
-    """Grade of an answer that is not the expected one; `told` is for analysts."""
+    """Grade of an answer that is not the expected one, with a note for analysts."""
     return Graded(0.0, 0.0, f"{quoted(answer)} is not the answer that was expected", told)
 
 
