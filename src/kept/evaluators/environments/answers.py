@@ -80,6 +80,7 @@ def chosen(answer: str, choices: Sequence[Choice]) -> str:
     letter = _LETTER.fullmatch(said)
     if letter and letter[1].upper() in labels:
         return letter[1].upper()
+    # the text of a choice before a leading letter: a text may itself begin with one
     same = [choice.label for choice in choices if plain(choice.text) == plain(said) != ""]
     if same:
         return same[0]
@@ -132,7 +133,7 @@ _APART = re.compile(r"(?<=[^\W\d_]) +(?=[^\W\d_])|(?<=\d) +(?=\d)")
 
 
 def same_formula(one: str, other: str) -> bool:
-    """True for two formulas that differ in their spelling alone."""
+    """True if two formulas differ only in their spelling."""
     return _spelt(one) == _spelt(other)
 
 

@@ -169,7 +169,7 @@ class BabyVision(TurnOptions, JudgeOptions):
         )
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | JudgeQuestion | Failure:
-        """The right label, the same text, or what a judge says."""
+        """Grade by the label, by an equal text, or by a judge."""
         data = values(case)
         answer = boxed_answer(rollout.output)
         if isinstance(answer, Failure):
@@ -213,7 +213,7 @@ def boxed_answer(text: str) -> str | Failure:
     """The text in the last box; a reply without one cannot be read."""
     inner = boxed(text)
     if inner is None:
-        # behind the last end, each beginning would be searched for its end in vain
+        # only up to the last end: unclosed beginnings would make the search quadratic
         ends = text.rfind(_END) + len(_END) if _END in text else 0
         marked = _TOKENS.findall(text, 0, ends)
         inner = marked[-1].strip() if marked else None

@@ -40,10 +40,10 @@ SKILL = "SKILL.md"
 """The artifact that every skill has; the others of a skill folder have their paths in it."""
 
 HARD = "hard"
-"""The metric that says how much of a case was solved; only 1, all of it, is a success."""
+"""Metric of how much of a case was solved; only 1, all of it, is a success."""
 
 SOFT = "soft"
-"""The metric that gives credit for parts, from 0 to 1."""
+"""Metric with partial credit, from 0 to 1."""
 
 VERIFICATION = "verification"
 SESSION = "session"
@@ -486,7 +486,7 @@ class EnvSettings:
 
 
 def ratio_of(text: str) -> tuple[int, int, int]:
-    """The three parts of a text like `2:1:7`; a `ValueError` says what is wrong with it."""
+    """Parse a ratio like `2:1:7` into three parts; raises `ValueError`."""
     parts = text.split(":")
     if len(parts) != 3 or not all(part.strip().isdigit() for part in parts):
         raise ValueError(f"`{text}` is no ratio; write train:selection:test, as in 2:1:7")

@@ -130,7 +130,7 @@ def prefix(trace: Sequence[TraceItem], after: int) -> tuple[TraceItem, ...]:
         elif item.role not in ("system", "user"):
             continue
         found.append(item)
-    # what was said after the last step is no part of it
+    # drop user messages that follow the last step
     while found and found[-1].role == "user" and number > after:
         found.pop()
     return tuple(found)
@@ -167,7 +167,7 @@ def _whole(texts: tuple[tuple[str, str], ...]) -> str:
     parts: list[str] = []
     # a folder may be spelt in any order, and is one skill
     for path, text in sorted(texts, key=lambda row: (row[0] != SKILL, row[0])):
-        # in a template or a script such a comment may be what matters
+        # only in Markdown: in a template or a script such a comment may matter
         plain = uncommented(text) if path.endswith(".md") else text.strip()
         if plain:
             parts.append(plain if path == SKILL else f"## File: {path}\n\n{plain}")
@@ -386,7 +386,7 @@ def answer_in(text: str) -> str | Failure:
 
     A tag that is never closed counts: a reply that was cut may have said enough.
     """
-    # behind the last closing tag, each opening one would be searched for its end in vain
+    # only up to the last closing tag: unclosed tags would make the search quadratic
     ends = max((found.end() for found in _CLOSING.finditer(text)), default=0)
     closed = _ANSWER.findall(text, 0, ends)
     still = _OPEN.search(text) if not closed else None
@@ -407,6 +407,7 @@ def answer_or_last_line(text: str) -> str | Failure:
 def boxed(text: str) -> str | None:
     """The text in the last box that is closed; of nested boxes the outer counts."""
     found: str | None = None
+    # stack of open braces: the start of the text for a box, None for another brace
     opened: list[int | None] = []
     for sign in _BRACES.finditer(text):
         if sign[0] == "}":

@@ -169,12 +169,14 @@ def _rows(text: str) -> Iterator[tuple[int, bool, object]]:
         at = _held_list(text, at)
     if text[at : at + 1] != "[":
         raise json.JSONDecodeError(_NO_ROWS, text, at)
+    # `counted` is the offset up to which line ends are counted, `before` the line of the last row
     line, counted, before = 1, 0, 0
     at = _after(text, at + 1)
     while text[at : at + 1] != "]":
         line, counted = line + text.count("\n", counted, at), at
         row, end = parse_json_at(text, at)
         begin, at = at, _after(text, end)
+        # a row is alone in its line if none begins there before it or after it
         following = _after(text, at + 1) if text[at : at + 1] == "," else len(text)
         last = text[following : following + 1] in ("", "]")
         yield line, line != before and (last or "\n" in text[begin:following]), row
@@ -187,6 +189,7 @@ def _rows(text: str) -> Iterator[tuple[int, bool, object]]:
 
 def _held_list(text: str, at: int) -> int:
     """Offset of the list of rows in an object; the object's own offset if it has none."""
+    # walk over the keys at the top level; nested values are skipped as a whole
     start, at = at, _after(text, at + 1)
     while text[at : at + 1] == '"':
         key, end = parse_json_at(text, at)

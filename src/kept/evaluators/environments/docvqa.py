@@ -115,6 +115,7 @@ def levenshtein(one: str, other: str) -> int:
     """Edit distance: letters to insert, delete or replace."""
     if len(one) < len(other):
         one, other = other, one
+    # one row of the table at a time; the shorter text makes the row
     before = list(range(len(other) + 1))
     for n, letter in enumerate(one, 1):
         row = [n]

@@ -108,6 +108,7 @@ def is_in(text: str, code: str) -> bool:
     script, most = scripts.most_common(1)[0]
     if code == "ja" and any(scripts[one] for one in ("HIRAGANA", "KATAKANA")):
         return True
+    # one script may serve several languages; then common words decide
     who = SCRIPTS.get(script, ())
     if code not in who or (total - most) / total > FOREIGN:
         return False
@@ -116,6 +117,7 @@ def is_in(text: str, code: str) -> bool:
 
 def language_of(text: str, among: tuple[str, ...]) -> str | None:
     """Language with the most common words in a text; None if no language has any."""
+    # `\w` misses the vowel signs of Devanagari; the second count catches words of other scripts
     words = Counter(re.findall(r"[^\W\d_]+(?:[\u0900-\u097f]+)*", text.lower()))
     words += Counter(text.lower().split())
     hits = {code: sum(words[word] for word in _common()[code]) for code in among}

@@ -219,7 +219,7 @@ class MathVerse(TurnOptions, JudgeOptions):
         return Posed.of(parts, SYSTEM)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | JudgeQuestion | Failure:
-        """The right label, the same formula, or what a judge says."""
+        """Grade by the label, by an equal formula, or by a judge."""
         data = values(case)
         answer = final_answer(rollout.output)
         if isinstance(answer, Failure):

@@ -173,6 +173,7 @@ def _splits(text: str, values: Sequence[float], near: Nearness) -> bool:
     def fits(piece: int, value: int) -> bool:
         if value == len(values):
             return piece == len(pieces)
+        # try every number of pieces for this value; `cache` keeps it polynomial
         for end in range(piece + 1, len(pieces) + 1):
             item = _item(",".join(pieces[piece:end]))
             if item is not None and near(values[value], item) and fits(end, value + 1):
@@ -289,11 +290,11 @@ class OfficeQa(Environment):
             raise ValueError("`data_dirs` names no folder")
 
     def replies(self) -> int:
-        """As the config says."""
+        """Return `max_tool_turns`."""
         return self.max_tool_turns
 
     def exec_seconds(self) -> float:
-        """As the config says."""
+        """Return `exec_timeout`."""
         return self.exec_timeout
 
     def skill(self) -> Mapping[str, str]:

@@ -96,6 +96,7 @@ def picture_files(images: Sequence[Image]) -> Mapping[str, bytes]:
 
 
 def _pieces(text: str, images: Sequence[Image], told: Sequence[str]) -> Iterator[str]:
+    # marks at their offsets in order, then those without a place
     placed = [(image.at, mark) for image, mark in zip(images, told, strict=True)]
     done = 0
     for at, mark in sorted((at, mark) for at, mark in placed if at is not None):

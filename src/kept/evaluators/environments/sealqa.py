@@ -117,7 +117,7 @@ class SealQa(JudgeOptions):
         return min(self.max_tool_turns, MOST_REPLIES) if more else 1
 
     def exec_seconds(self) -> float:
-        """As the config says."""
+        """Return `exec_timeout`."""
         return self.exec_timeout
 
     def skill(self) -> Mapping[str, str]:

@@ -87,6 +87,7 @@ def lack_of(metric: Metric, turn: Mapping[str, Any], *, retrieves: bool = True) 
         return (
             None if number_in(metric, truth) is not None else "a `ground_truth` that is no number"
         )
+    # an empty list in the case means that there are no passages, None that tools find them
     finds = bool(passages) or (passages is None and retrieves)
     if isinstance(metric, RagMetric) and metric.metric_type in NEEDS_CONTEXT and not finds:
         return "no `retrieval_context`, and the agent no tool that finds any"

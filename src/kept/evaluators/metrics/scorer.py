@@ -83,6 +83,7 @@ class DialogueScorer:
             had, wanted = count(len(exchanges), "exchange"), len(turns)
             message = f"the conversation has {had}, and its case {wanted}"
             return Failure("harness", "infrastructure", message)
+        # a failed metric stops the stages after it, see `fail_on_error`
         stages = _stages(self._asked(case, turns, exchanges))
         results = await self._measured(stages, job, scope)
         failed = [one for one in results if one.failure is not None]

@@ -104,6 +104,7 @@ class Matches:
         # in verbose patterns, space may stand between a group and its repetition
         verbose = re.compile(self.pattern).flags & re.VERBOSE
         nested = verbose or _NESTED.search(self.pattern) is not None
+        # logarithm of len(text)^(loops + 1) * 2^choices, which bounds the number of steps
         choices = marks["?"] + marks["|"]
         steps = (loops + 1) * math.log(len(text) + 1) + choices * math.log(2)
         return not nested and steps <= math.log(QUICK)

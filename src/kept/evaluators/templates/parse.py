@@ -361,6 +361,7 @@ def _pieces(text: str) -> Iterator[Piece]:
         if end < 0:
             raise TemplateFault(f"`{found[0]}` is not closed by `{close}`", line)
         inner = text[found.end() : end]
+        # `-}}` strips the blanks after it, `{{-` those before it
         left_off = inner.endswith("-")
         at = end + len(close)
         word = _WORD.match(inner)

@@ -127,7 +127,7 @@ class Session:
                 await self._stop.wait()
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 # whatever a transport of the SDK may raise, in a group or not
+        except BaseException as error:  # noqa: BLE001 # an SDK transport may raise anything, in a group or not
             if not self._ready.done():
                 self._ready.set_result(self._failure(first_of(error)))
         finally:
@@ -277,6 +277,7 @@ class McpServer:
     async def call(self, tool: str, arguments: Mapping[str, object]) -> ToolAnswer | Failure:
         """Call a tool of the server once."""
         use = json.dumps([tool, arguments], sort_keys=True, default=repr)
+        # a call that was under way when the server ended is repeated alone, to find the culprit
         if use not in self._suspects:
             said = await self._call(tool, arguments)
             if self._is_gone(said):

@@ -238,7 +238,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     watchdog.forget(process.pid)
     # asyncio keeps it open while any process, such as a killed child, holds its pipe
-    getattr(process, "_transport").close()  # noqa: B009 # not ours to see, and there is no other way
+    getattr(process, "_transport").close()  # noqa: B009 # private, but there is no other way
 
 
 MOST_EVENT = 1024 * 1024 - 1024

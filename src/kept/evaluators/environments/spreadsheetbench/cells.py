@@ -158,6 +158,7 @@ def _area(text: str) -> Area | None:
 
 
 def _number(letters: str) -> int:
+    # base 26 without a zero: A is 1, Z is 26, AA is 27
     number = 0
     for letter in letters.upper():
         number = number * 26 + ord(letter) - ord("A") + 1
@@ -210,7 +211,7 @@ def look(
         if data:
             book = base64.b64decode(data)
         else:
-            with open(path, "rb") as file:  # noqa: PTH123 # read in a process of its own
+            with open(path, "rb") as file:  # noqa: PTH123 # this runs in a separate process
                 book = file.read(MOST_UNPACKED)
         return _looked(book, position, areas, preview=preview, formulas=formulas)
     except (Unreadable, ValueError) as error:

@@ -304,7 +304,7 @@ class SweBench(Environment):
         """Instances whose gold and empty patch get the same verdict, or that cannot be set up."""
         if not self.verify or self.needs() or not items:
             return ()
-        # in a thread of its own: an event loop may be running here
+        # in a separate thread: an event loop may be running here
         with ThreadPoolExecutor(1) as pool:
             found = pool.submit(asyncio.run, self._verified(items)).result()
         words = [why.message if isinstance(why, Failure) else why for why in found]

@@ -5,7 +5,7 @@ The verdict follows the published harness. A test of `FAIL_TO_PASS` must pass, a
 
 Tests run in the sandbox, on a fresh copy of the repository. First the patch is applied. Then the
 files of the test patch are restored and that patch is applied, so that changing tests does not
-help. A parser of ours reads the output of the test command.
+help. A parser of Kept's own reads the output of the test command.
 """
 
 import asyncio
@@ -157,7 +157,7 @@ async def evaluate(
         command = f"{{ {instance.setup.test_cmd}\n}} 2>&1"
         ended = await testbed.run(site, command, seconds)
     if isinstance(ended, Failure):
-        # the disk was filled, say: tests that do so have failed
+        # for example, the tests filled the disk: that counts as failed tests
         return ended if ended.blame != "candidate" else _unresolved(instance, ended.message)
     # a log of millions of lines takes a while to read
     return await asyncio.to_thread(_evaluation, instance, ended, seconds)
@@ -199,8 +199,8 @@ async def why_useless(instance: Instance, testbed: Testbed, seconds: float) -> s
 def statuses_of(instance: Instance, ended: Exit) -> Statuses:
     """Results of a test run; none if its exit code and its output disagree.
 
-    A patch can print lines of its own that say `PASSED`. A command that failed without a failed
-    test has not run them as it says.
+    A patch can print `PASSED` lines itself. If a command failed without a failed test, its output
+    is not believed.
     """
     setup = instance.setup
     statuses = PARSERS[parser_name(setup.log_parser, setup.test_cmd)](ended.stdout)
@@ -224,6 +224,7 @@ def _preparing(instance: Instance, patch: str) -> list[tuple[str, str]]:
     apply = "git apply --whitespace=nowarn"
     lines = [("patch", f"{apply} {_ADDED}/model.patch")] if patch.strip() else []
     files = touched_files(instance.test_patch)
+    # restore the files of the test patch first: the model's patch may have changed them
     back = [
         f"if git cat-file -e HEAD:{quote(one)} 2>/dev/null; "
         f"then git checkout -q HEAD -- {quote(one)}; else rm -rf -- {quote(one)}; fi"

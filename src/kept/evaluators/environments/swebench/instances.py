@@ -70,6 +70,7 @@ def _heads(patch: str) -> list[str]:
     old = new = 0
     for line in patch.split("\n"):
         if old > 0 or new > 0:
+            # inside a hunk, whose header says how many old and new lines follow
             old -= line[:1] in ("-", " ", "")
             new -= line[:1] in ("+", " ", "")
             continue

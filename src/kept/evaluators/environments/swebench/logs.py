@@ -114,7 +114,7 @@ def parse_unittest(log: str) -> Statuses:
         if known is not None:
             name = unittest_name(known[0])
         end = _UNITTEST_END.search(line.rpartition(" ... ")[2] if " ... " in line else line)
-        # behind dots, or alone after what the test printed
+        # after the dots, or on a separate line after the test's output
         if name and end is not None and (" ... " in line or end[1] == line.strip()):
             skipped = end[1].startswith("skipped")
             found.setdefault(name, "SKIPPED" if skipped else _UNITTEST.get(end[1], "FAILED"))

@@ -127,6 +127,7 @@ def _counts(size: int, ratio: Sequence[int]) -> tuple[int, int]:
     train, selection = max(train, 1), max(selection, 1)
     if not ratio[2]:
         return size - selection, selection
+    # leave at least one case for the test part
     while train + selection >= size:
         train, selection = (train - 1, selection) if train > selection else (train, selection - 1)
     return train, selection
@@ -235,6 +236,7 @@ class Testbed:
         variables = {
             "GIT_DIR": str(own),
             "GIT_WORK_TREE": str(root),
+            # index and new objects go to /tmp: the git folder is read-only
             "GIT_INDEX_FILE": "/tmp/kept-index",
             "GIT_OBJECT_DIRECTORY": "/tmp/kept-objects",
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(own / "objects"),

@@ -196,6 +196,7 @@ def within(one: str, other: str, most: int) -> bool:
     """True if the edit distance is at most `most`; computes only that band of the table."""
     if abs(len(one) - len(other)) > most:
         return False
+    # only cells within `most` of the diagonal can be small enough
     row = {at: at for at in range(min(most, len(other)) + 1)}
     for down, letter in enumerate(one, 1):
         low, high = max(0, down - most), min(len(other), down + most)

@@ -118,6 +118,7 @@ def total(
             named = {**named, one.metric: grade.score}
         for name, value in named.items():
             row = sums.setdefault(name, [0.0, 0.0])
+            # weight 0 leaves the score alone, but a named metric still needs its mean
             weight = one.weight or 1.0
             row[:] = row[0] + weight * value, row[1] + weight
         # an assertion of weight 0 is measured but decides nothing

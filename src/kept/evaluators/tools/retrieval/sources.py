@@ -66,6 +66,7 @@ def by_length(text: str, size: int, overlap: int) -> list[str]:
     passages: list[str] = []
     first = 0
     while first < len(words):
+        # add words while they fit
         last, room = first, size
         while last < len(words) and (room := room - words[last].weight) >= 0:
             last += 1
