@@ -209,7 +209,7 @@ class AlfWorld(Environment):
         return self.max_steps
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("alfworld")
 
     def read(self, path: Path) -> Iterable[Item]:

@@ -70,8 +70,8 @@ def text_in(choice: Mapping[str, object]) -> str:
 def chosen(answer: str, choices: Sequence[Choice]) -> str:
     """Label of the choice that an answer means; empty if it means none.
 
-    An answer is a letter, the text of a choice, or a letter with a sign and more behind it. Where
-    there are no choices, they stand in a picture, and any letter is one. The word `A` is no label.
+    An answer is a letter, the text of a choice, or a letter with a sign and more text. If there are
+    no choices, they are in a picture, and any letter counts. The word `A` is no label.
     """
     said = bare(answer)
     if named := _NAMED.fullmatch(said):
@@ -91,14 +91,14 @@ def chosen(answer: str, choices: Sequence[Choice]) -> str:
 
 
 def alike(one: str, other: str, choices: Sequence[Choice]) -> bool:
-    """True for two labels that mean the same: one label, or choices of one text."""
+    """True if two labels mean the same: equal labels, or choices with equal texts."""
     texts = dict(choices)
     same = plain(texts.get(one, "")) == plain(texts.get(other, "")) != ""
     return one == other or same
 
 
 def all_chosen(answer: str, labels: Sequence[str]) -> frozenset[str]:
-    """The labels that an answer lists; none where there is anything else in it."""
+    """Labels that an answer lists; empty if there is anything else in it."""
     parts = [part for part in _BETWEEN.split(bare(answer)) if part]
     letters = [_LETTER.fullmatch(bare(part)) for part in parts]
     found = [letter[1].upper() for letter in letters if letter]
@@ -138,7 +138,7 @@ def same_formula(one: str, other: str) -> bool:
 
 
 def choices_of(question: str) -> list[Choice]:
-    """The choices behind `Choices:` or `Choice:`, in order; none where there are not two."""
+    """Choices after `Choices:` or `Choice:`, in order; empty if there are fewer than two."""
     heads = [*_HEAD.finditer(question)]
     if not heads:
         return []
@@ -196,7 +196,7 @@ _VERDICT = re.compile(r"(?<!\w)(not\s+)?(true|false)(?!\w)", re.IGNORECASE)
 
 
 def judged(question: str, expected: Sequence[str], answer: str) -> JudgeQuestion | Failure:
-    """The question to a judge; without a judge the answer is wrong."""
+    """Question to a judge; without a judge the answer is wrong."""
     if len(answer) > LONGEST:
         message = f"the answer has {len(answer)} characters, over {LONGEST}"
         return Failure("parse", "candidate", message)
@@ -211,7 +211,7 @@ def wrong(answer: str, told: str = "") -> Graded:
 
 
 def verdict(reply: str) -> bool | None:
-    """The verdict in a reply; None where it has none, or both."""
+    """Verdict in a reply; None if it has none, or both."""
     found = _VERDICT.findall(reply)
     said = {word.lower() for _, word in found}
     if len(said) != 1 or any(negated for negated, _ in found):

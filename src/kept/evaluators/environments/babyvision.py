@@ -98,7 +98,7 @@ class BabyVision(TurnOptions, JudgeOptions):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("babyvision")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -159,7 +159,7 @@ class BabyVision(TurnOptions, JudgeOptions):
                 yield Defect(case.id, TWICE)
 
     def pose(self, case: Case) -> Posed:
-        """The question and its choices, and behind them the picture."""
+        """Prompt with the question, its choices and the picture."""
         data = values(case)
         picture = load_picture(data["image"], self.data_root, self.image_detail)
         ask = ASK_CHOICE if data["ansType"] == "choice" else ASK_BLANK

@@ -16,7 +16,7 @@ The trace of a rollout, which analysts see, consists of these items, in order:
 * `step`: one step of a simulator: `data["step"]` is its number from 1, `data["action"]` the
   action, `data["reasoning"]` the thought before it; the text is the simulator's answer.
 * `info`: what was cut, and the cost of an agent CLI; `data["summary"]` sums its trace up.
-* `failure`: why the student has no answer, where that is its own fault.
+** `failure`: reason why the student has no answer, if that is its own fault.
 * `verification`: the scorer's comment on the outcome. It may hold the expected answer
   (`data["reference"]`), and so is shown only as far as the gold answers are.
 * `session`: the verbatim output of an agent CLI (`data["raw"]`), and its packed state to
@@ -82,7 +82,7 @@ class Probe(Protocol):
     ) -> Mapping[str, str]:
         """The texts of a candidate to be asked for with the purpose `probe`.
 
-        Without a trace the case is run from its start with the instruction behind its prompt. With
+        Without a trace the case runs from its start with the instruction after its prompt. With
         the trace of an earlier rollout of the same case and the number of a step, it continues
         after that step. An agent CLI resumes its own session if it can. All other students get
         what was said and done up to there. Such a candidate is for one case and never judged.
@@ -108,15 +108,15 @@ class Opened:
     """The initial skill: path to text; its first is SKILL.md."""
     probe: Probe
     materialise: Callable[[Path], Path | None]
-    """Writes a split that was made by ratio, below the outputs of a run or where the config says;
-    the folder, or None where the split was read."""
+    """Writes a split by ratio below the outputs of a run, or to the folder of the config. Returns
+    the folder; None if the split was read."""
     pictures: Callable[[Case], Sequence[Image]] | None = None
     """Pictures of a case, for analysts that may see them."""
     scripts: object = None
-    """The environment, where it can write the files of a standalone script
+    """The environment, if it can write the files of a standalone script
     (`kept.evaluators.environments.standalone`)."""
     judge: ModelConfig | None = None
-    """The model that decides what the rules of the environment cannot."""
+    """Judge model for what the rules of the environment cannot decide."""
     warnings: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     """Warnings that hold for a measurement as well: an unused file that is no text, a key of

@@ -341,7 +341,7 @@ def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
 
 
 def _shared_out(cases: Sequence[Case], settings: EnvSettings, env: Environment) -> Cases:
-    """Shared out by ratio; copies and twins go where the first of them goes."""
+    """Split by ratio; copies and twins go to the split of the first of them."""
     of = _first_alike(cases, env)
     ratio, seed = settings.split_ratio, settings.split_seed
     different = tuple(case for case in cases if of[case.id] == case.id)

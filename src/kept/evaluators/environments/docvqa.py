@@ -59,7 +59,7 @@ class DocVqa(TurnOptions):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("docvqa")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -83,7 +83,7 @@ class DocVqa(TurnOptions):
             yield item(row, {**data, "image": picture, "topic": kind}, names=("questionId", *IDS))
 
     def pose(self, case: Case) -> Posed:
-        """The question, and behind it the page."""
+        """Prompt with the question and the page."""
         data = values(case)
         page = load_picture(data["image"], self.data_root, self.image_detail)
         return Posed.of([f"{data['question']}\n\n{ASK}", page], SYSTEM)
@@ -142,7 +142,7 @@ def _normal(text: str) -> str:
 
 
 def _golds(fields: Fields, row: Row) -> Sequence[str] | None:
-    """The expected answers; one column may hold a list as Python writes it."""
+    """Expected answers; a column may hold a Python list."""
     for name in ("answers", "answer", "ground_truth"):
         value = row.data.get(name)
         if isinstance(value, str) and value.strip().startswith("["):

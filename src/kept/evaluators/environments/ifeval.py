@@ -457,7 +457,7 @@ class IfEval(Environment):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("ifeval")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -514,7 +514,7 @@ def loosened(text: str) -> list[str]:
 
 
 def _wanted(row: Row, fields: Fields) -> list[tuple[Kind, dict[str, object]]] | None:
-    """The instructions of a row; None where something is wrong with them, which is reported."""
+    """Instructions of a row; None if they are invalid, which is reported."""
     kinds: object = row.data.get("instruction_id_list")
     given: object = row.data.get("kwargs")
     if not isinstance(kinds, list) or not kinds or not isinstance(given, list):

@@ -93,7 +93,7 @@ class LiveMathematicianBench(TurnOptions):
         return self.exec_timeout
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("livemathematicianbench")
 
     def read(self, path: Path) -> Iterable[Item]:

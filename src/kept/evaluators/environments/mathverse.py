@@ -106,7 +106,7 @@ class MathVerse(TurnOptions, JudgeOptions):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("mathverse")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -139,7 +139,7 @@ class MathVerse(TurnOptions, JudgeOptions):
             fields.problems.append(Problem(str(path), "", message))
 
     def _data(self, fields: Fields, row: Row) -> Version | None:
-        """The fields of a case; None, and problems, where a row has none."""
+        """Fields of a case; None, and problems, if the row is invalid."""
         version = str(row.data.get("problem_version") or "")
         question = str(row.data.get("question") or "").strip()
         golds = fields.texts(row, ("answer",))
@@ -197,7 +197,7 @@ class MathVerse(TurnOptions, JudgeOptions):
         }
 
     def twin(self, case: Case) -> str:
-        """The problem of which a case is one version, where a run has several."""
+        """Problem that a case is a version of, if a run has several versions."""
         problem, colon, version = case.id.rpartition(":")
         several = not self.problem_version and colon
         return problem if several and version == values(case)["problem_version"] else ""
@@ -210,7 +210,7 @@ class MathVerse(TurnOptions, JudgeOptions):
                 yield Defect(case.id, TWICE)
 
     def pose(self, case: Case) -> Posed:
-        """The problem, and behind it the picture."""
+        """Prompt with the problem and the picture."""
         data = values(case)
         ask = ASK_CHOICE if _right(data) else ASK_FREE
         parts: list[str | Image] = [f"{data['question'] or IN_PICTURE}\n\n{ask}"]
@@ -268,7 +268,7 @@ def final_answer(text: str) -> str | Failure:
 
 
 def _right(data: Version) -> list[frozenset[str]]:
-    """Every set of labels that is right; none for a problem without choices.
+    """All right sets of labels; empty for a problem without choices.
 
     A published answer is a label, a label in brackets, several labels, or the text of a choice.
     """

@@ -94,7 +94,7 @@ class Mmrb(TurnOptions):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("mmrb")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -126,7 +126,7 @@ class Mmrb(TurnOptions):
                     yield Item(Case(":".join(parts) if numbered else id_of(row), data), row.where)
 
     def _pictures(self, fields: Fields, row: Row) -> list[Picture] | None:
-        """All pictures of a row in order; None, and a problem each, where one is missing."""
+        """All pictures of a row in order; None, and problems, if any is missing."""
         given = row.data.get("images", row.data.get("image_paths"))
         named = cast("list[object]", given) if isinstance(given, list) else []
         if not named:
@@ -260,7 +260,7 @@ def _is_choice(data: Question) -> bool:
 
 
 def _right(data: Question) -> str:
-    """The label of the right choice; empty where the answer is none of them."""
+    """Label of the right choice; empty if the answer is none of them."""
     return chosen(data["answer"][0], _choices(data)) if _is_choice(data) else ""
 
 
@@ -273,7 +273,7 @@ def _choices(data: Question) -> list[Choice]:
 
 
 def _asked(data: Question) -> str:
-    """The question; the choices are added where they are no part of it."""
+    """Question with its choices, which are added if they are not in it."""
     question = data["question"]
     choices = _choices(data)
     there = " ".join(question.split())

@@ -184,7 +184,7 @@ def _splits(text: str, values: Sequence[float], near: Nearness) -> bool:
 
 
 def _item(text: str) -> float | None:
-    """The number that an item of a list is; None where it is something else."""
+    """Number of a list item; None if it is something else."""
     item = text.strip()
     if re.search(r"\s,|,\s", item):
         return None
@@ -211,7 +211,7 @@ def _texts_agree(answer: str, gold: str) -> bool:
 
 
 def _beside(text: str) -> str:
-    """The words of a text that are neither numbers nor units; empty where there are none."""
+    """Words of a text that are neither numbers nor units; empty if there are none."""
     words = _NUMBER.sub("", _plain(text).lower()).replace(",", "")
     words = " ".join(re.sub(r"[^\w\s]", " ", _BESIDE.sub("", words)).split())
     return words if len(words) >= SHORTEST_TEXT else ""
@@ -298,7 +298,7 @@ class OfficeQa(Environment):
         return self.exec_timeout
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("officeqa")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -414,7 +414,7 @@ class _Shelf:
     _hashes: dict[Path, str] = field(default_factory=dict[Path, str])
 
     def named(self, fields: Fields, row: Row, names: Sequence[str]) -> list[dict[str, str]] | None:
-        """The documents that a row names; None, and a problem, where one is not there."""
+        """Documents that a row names; None, and a problem, if one is missing."""
         found: list[dict[str, str]] = []
         lacking: list[str] = []
         for name in dict.fromkeys(map(_name, names)):

@@ -57,7 +57,7 @@ def find_picture(
 
 
 def load_picture(picture: Picture, root: Path, detail: ImageDetail = "auto") -> Image:
-    """The picture of a case for a prompt; a `SetupError` where it is gone or has changed."""
+    """Load a picture for a prompt; raises `SetupError` if it is gone or has changed."""
     path = root / picture[_PATH]
     try:
         data = path.read_bytes()

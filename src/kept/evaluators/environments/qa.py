@@ -123,7 +123,7 @@ class Bbh(Environment):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("bbh")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -206,7 +206,7 @@ class Gsm8k(Environment):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("gsm8k")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -300,7 +300,7 @@ class SearchQa(TurnOptions):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("searchqa")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -321,7 +321,7 @@ class SearchQa(TurnOptions):
                 yield item(row, {**data, "context": context})
 
     def pose(self, case: Case) -> Posed:
-        """The question behind its passages."""
+        """Prompt with the passages, then the question."""
         data = values(case)
         context, left = cut_documents(data["context"], self.max_context_chars)
         parts = [f"Passages:\n\n{context}"] if context else []

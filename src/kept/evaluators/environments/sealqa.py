@@ -121,7 +121,7 @@ class SealQa(JudgeOptions):
         return self.exec_timeout
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("sealqa")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -163,7 +163,7 @@ class SealQa(JudgeOptions):
         return Posed(f"{text}\n\n{ASK}", SYSTEM, files=self._files(data["urls"]))
 
     def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One reply, and one more where the first has no answer."""
+        """Return the episode: one reply, and one more if the first has no answer."""
         return _Asked(self.pose(case), self._pages(), values(case)["urls"], scope)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | JudgeQuestion | Failure:
@@ -256,7 +256,7 @@ def contained(answer: str, gold: str) -> bool:
 
 
 def verdict(reply: str) -> str:
-    """The letter that a judge's reply begins with; empty where there is none."""
+    """Letter at the beginning of a judge's reply; empty if there is none."""
     found = _VERDICT.match(reply)
     return found[1] if found else ""
 

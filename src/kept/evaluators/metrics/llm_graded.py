@@ -6,7 +6,7 @@ fenced off. A failure of the judge is never blamed on the candidate.
 Whole answers are graded by four known criteria, or by those of the user (geval).
 
 For RAG, one question splits a text into statements, and one more judges each statement or
-passage. The score is counted, not asked for. It is 0 where there is nothing to count: saying or
+passage. The score is counted, not asked for. It is 0 if there is nothing to count: saying or
 retrieving nothing must not pay.
 """
 

@@ -47,7 +47,7 @@ class Documents:
         return self._found
 
     def find(self, path: str) -> Path | None:
-        """A document; None for a path that is not one of them."""
+        """Path of a document; None if there is no such document."""
         return self.files().get(path.strip().removeprefix("./"))
 
     def _walk(self) -> Iterator[tuple[str, Path]]:

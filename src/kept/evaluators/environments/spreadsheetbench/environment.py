@@ -271,7 +271,7 @@ class SpreadsheetBench(TurnOptions):
         return self.exec_timeout
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("spreadsheetbench")
 
     def read(self, path: Path) -> Iterable[Item]:

@@ -79,7 +79,7 @@ class Books:
         return found
 
     def content(self, case: Case, n: int) -> bytes:
-        """The bytes of a workbook of a case; a `SetupError` where it is gone or has changed."""
+        """Content of a workbook of a case; raises `SetupError` if it is gone or has changed."""
         name, mark, _, _ = values(case)["workbooks"][n]
         path = self.root / name
         try:
@@ -156,7 +156,7 @@ class Books:
         return place
 
     def _marked(self, pair: Pair, position: str, row: Row, fields: Fields) -> list[str] | None:
-        """Paths and hashes of a pair; None, and a problem, where it cannot be compared."""
+        """Paths and hashes of a pair; None, and a problem, if it cannot be compared."""
         marked: list[str] = []
         for path in pair:
             try:

@@ -286,7 +286,7 @@ class SweBench(Environment):
         return self.cost_limit or None
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("swebench")
 
     def read(self, path: Path) -> Iterable[Item]:

@@ -79,7 +79,7 @@ def report_of(
 
 
 def _status_of(name: str, statuses: Mapping[str, Status]) -> Status | None:
-    """Status of a test; None where it did not run.
+    """Status of a test; None if it did not run.
 
     Published lists hold ids that were cut inside their parameters. Such a name stands for all ids
     that begin with it, if they all passed or all did not.
@@ -109,13 +109,13 @@ class Evaluation:
     why: str = ""
     """Reason why the tests did not run or did not end; empty if they ran."""
     log: str = ""
-    """The end of what the tests printed."""
+    """Last part of the output of the tests."""
     timed_out: bool = False
-    """True where the tests did not end in their time."""
+    """True if the tests exceeded their time limit."""
 
     @property
     def resolved(self) -> bool:
-        """True where the bug is fixed and nothing is broken."""
+        """True if the bug is fixed and nothing is broken."""
         return not self.why and self.report.resolution == "RESOLVED_FULL"
 
     def __str__(self) -> str:

@@ -275,7 +275,7 @@ def setup_of(row: Mapping[str, Any]) -> Setup:
 
 
 def _checked(row: Row, fields: Fields, tasks: Path | None) -> dict[str, Any] | None:
-    """The fields of a row; None where something is wrong, which is then reported."""
+    """Validated fields of a row; None if there are problems, which are reported."""
     before = len(fields.problems)
     texts = {
         name: fields.text(row, (name,))

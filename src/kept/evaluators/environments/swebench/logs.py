@@ -208,7 +208,7 @@ def parse_sympy(log: str) -> Statuses:
 
 
 def _summary_words(line: str) -> list[str] | None:
-    """Words of a line of the summary: status, name and more; None where it is no such line."""
+    """Words of a summary line: status, name and more; None for other lines."""
     if not _SUMMARY.match(line):
         return None
     words = (line.replace(" - ", " ") if line.startswith("FAILED") else line).split()

@@ -96,8 +96,8 @@ async def _locked(path: Path) -> AsyncGenerator[None]:
 def split_by_repo(cases: Sequence[Case], ratio: Sequence[int], seed: int) -> Cases:
     """Share the cases of each repository among train, selection and test by ratio.
 
-    A repository with three cases or more has one in each part, as far as the ratio has that part.
-    Of two, one is for training; a single one is for the test.
+    A repository with three cases or more has one in each part that the ratio includes. Of two
+    cases one is for training, and a single one is for the test.
     """
     chance = Random(seed)
     groups: dict[str, list[Case]] = {}
@@ -390,7 +390,7 @@ class _Builder:
             raise SetupError(f"none of its packages can be installed: {ended}", hint=hint)
 
     async def _run(self, line: str, more: Mapping[str, str] | None = None) -> Exit:
-        """Run a line in the repository, where it may write to the venv."""
+        """Run a line in the repository with write access to the venv."""
         sources = self.sources
         bed = Testbed(self.folder, self.python, _variables(self.instance, self.folder))
         command = bed.command(line, _INSTALL_SECONDS, "on" if sources.network else "loopback")
@@ -423,7 +423,7 @@ class _Builder:
 
 
 def find_repo(name: str, sources: Sources) -> Path:
-    """The git repository of a project; cloned where it is missing and the network is open."""
+    """Git repository of a project; cloned if it is missing and the network is allowed."""
     owner, _, short = name.partition("/")
     for place in (f"{owner}__{short}", name, short):
         for folder in (sources.repos / place, sources.repos / f"{place}.git"):
