@@ -534,7 +534,7 @@ class Fields:
         return value
 
     def texts(self, row: Row, names: Sequence[str]) -> list[str] | None:
-        """One text, a number or a list of them, as a list."""
+        """Read a text, a number or a list of them as a list of texts."""
         name = next((one for one in names if row.data.get(one) is not None), None)
         if name is None:
             words = " or ".join(f"`{one}`" for one in names)

@@ -339,7 +339,7 @@ class OfficeQa(Environment):
         return Posed(text, SYSTEM, files=_Files(self._documents(case)))
 
     def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One answer, once the documents are known to be those of the case."""
+        """Check that the documents are unchanged, and return an episode of one reply."""
         there = self._documents(case)
         for document in values(case)["documents"]:
             path = there.find(document["path"])

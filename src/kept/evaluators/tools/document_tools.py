@@ -41,7 +41,7 @@ class Documents:
     _found: dict[str, Path] = field(default_factory=dict[str, Path], repr=False, compare=False)
 
     def files(self) -> Mapping[str, Path]:
-        """Every document by its path; of two with one path, that of the first folder."""
+        """Documents by path; if two share a path, that of the first folder."""
         if not self._found:
             self._found.update(self._walk())
         return self._found

@@ -60,7 +60,7 @@ class SharedFiles:
         return self._files.get(path)
 
     def all(self) -> dict[str, bytes]:
-        """Every file, by path, in order."""
+        """All files by path, sorted."""
         return dict(sorted(self._files.items()))
 
     def below(self, folder: str) -> dict[str, bytes]:

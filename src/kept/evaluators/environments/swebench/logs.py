@@ -39,7 +39,7 @@ def parse_pytest(log: str) -> Statuses:
 
 
 def parse_pytest_paths(log: str) -> Statuses:
-    """As `parse_pytest`; of a path as parameter only the last part is left.
+    """Like `parse_pytest`, but a path as parameter is reduced to its last part.
 
     Such a parameter holds the folder of the machine that the list was made on.
     """
@@ -56,7 +56,7 @@ def parse_pytest_paths(log: str) -> Statuses:
 
 
 def parse_pytest_whole(log: str) -> Statuses:
-    """As `parse_pytest`, with whole ids; and old releases, which print the status last."""
+    """Like `parse_pytest`, with whole ids; also reads old releases, which print the status last."""
     found: Statuses = {}
     for raw in log.split("\n"):
         line = _COLOUR.sub("", raw).translate(_CONTROLS)
@@ -90,7 +90,7 @@ def parse_pytest_verbose(log: str) -> Statuses:
 
 
 def parse_matplotlib(log: str) -> Statuses:
-    """As `parse_pytest`; buttons of a mouse have names in some releases and numbers in others."""
+    """Like `parse_pytest`; names of mouse buttons become numbers, as some releases print them."""
     return parse_pytest(log.replace("MouseButton.LEFT", "1").replace("MouseButton.RIGHT", "3"))
 
 

@@ -38,7 +38,7 @@ MOST_TOLD = 10
 
 
 class AssertionsComponent(Component[AssertionsScorerSpec, AssertionsScorer]):
-    """Every case says what holds of a good output."""
+    """Scorer by assertions that each case has about a good output."""
 
     Spec = AssertionsScorerSpec
 

@@ -197,7 +197,7 @@ AssertionSpec.model_rebuild()
 
 
 class AssertionsScorerSpec(SpecModel):
-    """Every case says what holds of a good output."""
+    """Scorer by assertions that each case has about a good output."""
 
     type: Literal["assertions"]
     field: Text = "assert"
