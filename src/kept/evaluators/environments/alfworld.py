@@ -55,7 +55,7 @@ the possible actions, word for word, between <action> and </action>."""
 
 
 class Players:
-    """Processes that play, as many as there may be at once."""
+    """Pool of processes that play games, at most `most` at a time."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._seconds = seconds
@@ -63,7 +63,7 @@ class Players:
         self.pool = WorkerPool(lambda: Child(argv, Path("/"), child_environment({}, ())), most=most)
 
     async def start(self) -> Child | Failure:
-        """A process that plays nothing."""
+        """Take a free process; a failure if none can be started."""
         try:
             return await self.pool.take()
         except ChildEnded as error:
@@ -73,7 +73,7 @@ class Players:
             return Failure("limit", "infrastructure", message)
 
     async def ask(self, child: Child, said: Mapping[str, object]) -> dict[str, Any] | Failure:
-        """What a process answers; one that does not is gone."""
+        """Ask a process and return its answer; end the process if none comes."""
         try:
             return await self.pool.ask_one(child, said, self._seconds)
         except ChildEnded as error:
@@ -88,7 +88,7 @@ class Players:
 
 
 class Game(Episode):
-    """One game, as an episode."""
+    """Episode of one game."""
 
     def __init__(self, file: Path, max_steps: int, players: Players) -> None:
         self._file = file
@@ -100,7 +100,7 @@ class Game(Episode):
         self._possible: list[str] = []
 
     async def pose(self) -> Posed | Failure:
-        """Open it, as soon as there is a process for it."""
+        """Wait for a free process and open the game in it."""
         await self._players.pool.turns.take().acquire()
         self._held = True
         child = await self._players.start()
@@ -113,7 +113,7 @@ class Game(Episode):
         return Posed(self._shown(seen), SYSTEM)
 
     async def answer(self, said: str, files: Mapping[str, bytes] = NO_FILES) -> Turn | Failure:
-        """Do what the student wants done."""
+        """Play the action that the student chose."""
         assert self._child is not None
         action = self._action(said)
         if isinstance(action, Failure):
@@ -135,7 +135,7 @@ class Game(Episode):
         )
 
     async def close(self) -> None:
-        """Have the process play another game; one that was cut in the middle of a step is gone."""
+        """Return the process to the pool, which drops one that was cut in the middle of a step."""
         if self._child is not None:
             self._players.pool.give_back(self._child)
             self._child = None
@@ -144,7 +144,7 @@ class Game(Episode):
             self._players.pool.turns.take().release()
 
     def _action(self, said: str) -> str | Failure:
-        """What is between the tags; without any, a last line that is a possible action."""
+        """Action between the tags; without tags, the last line if it is a possible action."""
         tagged = _ACTION.findall(said)
         action = " ".join(tagged[-1].split()) if tagged else said.strip().splitlines()[-1].strip()
         if tagged and action:
@@ -170,7 +170,7 @@ _UNPLAYED = ("movable_recep", "Sliced")
 
 @dataclass(frozen=True)
 class AlfWorld(Environment):
-    """One game a case."""
+    """ALFWorld environment: one case is one game."""
 
     name = "alfworld"
     data = (
@@ -181,13 +181,13 @@ class AlfWorld(Environment):
     simulates = True
 
     max_steps: int = 50
-    """Actions of a game, after which it is lost."""
+    """Maximum number of actions; the game is lost after them."""
     games_at_once: int = 8
-    """Processes, of about 115 MB each."""
+    """Maximum number of processes, about 115 MB each."""
     seconds: float = 120.0
-    """For one game to be opened, or one action to be done."""
+    """Time limit for opening a game or for one action."""
     data_root: Path = Path("~/.cache/alfworld")
-    """Where a `gamefile` begins that does not lie beside the file of its row."""
+    """Base folder of each `gamefile` that is not beside the file of its row."""
     _players: Players = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -198,22 +198,22 @@ class AlfWorld(Environment):
         object.__setattr__(self, "_players", Players(self.games_at_once, self.seconds))
 
     def needs(self) -> str:
-        """Whether its packages are here."""
+        """Name the packages that are not installed; empty if all are."""
         lacks = [name for name in ("textworld", "alfworld") if not importlib.util.find_spec(name)]
         if not lacks:
             return ""
         return f"{' and '.join(lacks)} not installed; {install_command('alfworld')}"
 
     def turns(self) -> int:
-        """One for every action."""
+        """Return `max_steps`: one turn per action."""
         return self.max_steps
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("alfworld")
 
     def read(self, path: Path) -> Iterable[Item]:
-        """Games of a folder, however deep; or of rows with `gamefile`, as a written split has."""
+        """Read games below a folder, or from rows with `gamefile` as a written split has."""
         games = sorted(path.rglob(GAME)) if path.is_dir() else []
         if path.is_file() and path.name == GAME:
             games = [path]
@@ -242,17 +242,17 @@ class AlfWorld(Environment):
             yield item(row, _data(game), prefix=Path(file).parent.name)
 
     def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
-        """Games of rows that ALFWorld would not have played: of folders they are not read."""
+        """Games of rows that ALFWorld would not play; `read` skips such games in folders."""
         for case, _ in items:
             if not _is_played(Path(values(case)["gamefile"])):
                 yield Defect(case.id, UNPLAYED, left_out=True)
 
     def pose(self, case: Case) -> Posed:
-        """What is known before a game is opened; `begin` has the rest."""
+        """Task of the game, as known before it is opened; `begin` adds the rest."""
         return Posed(f"Your task is to: {values(case)['goal']}")
 
     def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """A game about to be played."""
+        """Return the episode of the game."""
         return Game(Path(values(case)["gamefile"]), self.max_steps, self._players)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:

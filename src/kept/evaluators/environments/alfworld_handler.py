@@ -13,7 +13,7 @@ from typing import Any
 
 
 def prepare(path: str) -> tuple[dict[str, object], Callable[[Any], Any], Callable[[Any], Any]]:
-    """Look for packages where Kept does."""
+    """Set the module path of the parent process, and return the calls of the worker."""
     sys.path[:] = json.loads(path)
     warnings.simplefilter("ignore")
     game: list[Any] = []
@@ -32,7 +32,7 @@ def prepare(path: str) -> tuple[dict[str, object], Callable[[Any], Any], Callabl
 
 
 def start(file: str, *, expert: bool = False) -> Any:  # noqa: ANN401 # TextWorld's
-    """A game of a file."""
+    """Open the game of a file in TextWorld."""
     # of the extra `alfworld`, which no type checker here knows
     textworld: Any = import_module("textworld")
     alfred: Any = import_module("alfworld.agents.environment.alfred_tw_env")
@@ -44,7 +44,7 @@ def start(file: str, *, expert: bool = False) -> Any:  # noqa: ANN401 # TextWorl
 
 
 def seen(state: Any) -> dict[str, object]:  # noqa: ANN401 # TextWorld's
-    """What a student may know of a state."""
+    """Part of a state that the student may see."""
     text = str(state.feedback).replace("-= Welcome to TextWorld, ALFRED! =-", "").strip()
     return {
         "text": text,

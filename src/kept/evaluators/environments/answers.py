@@ -25,7 +25,7 @@ _SIGNS = "$*`\"' \t\r\n"
 
 
 TWICE = "a wrong choice has the text of the right one; both count"
-"""The words of a warning about such cases."""
+"""Text of the warning about such cases."""
 
 
 class Choice(NamedTuple):
@@ -57,7 +57,7 @@ def choices_in(value: object) -> list[Choice]:
 
 
 def label_in(value: object) -> str:
-    """A label without the signs around it."""
+    """Label in upper case, without brackets and punctuation around it."""
     return str(value or "").strip().upper().lstrip("(").rstrip(".):")
 
 
@@ -68,10 +68,10 @@ def text_in(choice: Mapping[str, object]) -> str:
 
 
 def chosen(answer: str, choices: Sequence[Choice]) -> str:
-    """The label of the choice that an answer means; empty where it means none.
+    """Label of the choice that an answer means; empty if it means none.
 
-    An answer is a letter, the text of a choice, or a letter with a sign and more behind it. Where
-    there are no choices, they stand in a picture, and any letter is one. The word `A` is no label.
+    An answer is a letter, the text of a choice, or a letter with a sign and more text. If there are
+    no choices, they are in a picture, and any letter counts. The word `A` is no label.
     """
     said = bare(answer)
     if named := _NAMED.fullmatch(said):
@@ -80,6 +80,7 @@ def chosen(answer: str, choices: Sequence[Choice]) -> str:
     letter = _LETTER.fullmatch(said)
     if letter and letter[1].upper() in labels:
         return letter[1].upper()
+    # the text of a choice before a leading letter: a text may itself begin with one
     same = [choice.label for choice in choices if plain(choice.text) == plain(said) != ""]
     if same:
         return same[0]
@@ -90,14 +91,14 @@ def chosen(answer: str, choices: Sequence[Choice]) -> str:
 
 
 def alike(one: str, other: str, choices: Sequence[Choice]) -> bool:
-    """True for two labels that mean the same: one label, or choices of one text."""
+    """True if two labels mean the same: equal labels, or choices with equal texts."""
     texts = dict(choices)
     same = plain(texts.get(one, "")) == plain(texts.get(other, "")) != ""
     return one == other or same
 
 
 def all_chosen(answer: str, labels: Sequence[str]) -> frozenset[str]:
-    """The labels that an answer lists; none where there is anything else in it."""
+    """Labels that an answer lists; empty if there is anything else in it."""
     parts = [part for part in _BETWEEN.split(bare(answer)) if part]
     letters = [_LETTER.fullmatch(bare(part)) for part in parts]
     found = [letter[1].upper() for letter in letters if letter]
@@ -132,12 +133,12 @@ _APART = re.compile(r"(?<=[^\W\d_]) +(?=[^\W\d_])|(?<=\d) +(?=\d)")
 
 
 def same_formula(one: str, other: str) -> bool:
-    """True for two formulas that differ in their spelling alone."""
+    """True if two formulas differ only in their spelling."""
     return _spelt(one) == _spelt(other)
 
 
 def choices_of(question: str) -> list[Choice]:
-    """The choices behind `Choices:` or `Choice:`, in order; none where there are not two."""
+    """Choices after `Choices:` or `Choice:`, in order; empty if there are fewer than two."""
     heads = [*_HEAD.finditer(question)]
     if not heads:
         return []
@@ -189,13 +190,13 @@ ASK = """\
 Does the answer say the same as what is expected? Reply with one word, True or False."""
 
 LONGEST = 2000
-"""Characters of an answer that a judge is shown; a longer one is no short answer."""
+"""Maximum length of an answer in characters; a longer one fails."""
 
 _VERDICT = re.compile(r"(?<!\w)(not\s+)?(true|false)(?!\w)", re.IGNORECASE)
 
 
 def judged(question: str, expected: Sequence[str], answer: str) -> JudgeQuestion | Failure:
-    """The question to a judge; without a judge the answer is wrong."""
+    """Question to a judge; without a judge the answer is wrong."""
     if len(answer) > LONGEST:
         message = f"the answer has {len(answer)} characters, over {LONGEST}"
         return Failure("parse", "candidate", message)
@@ -205,12 +206,12 @@ def judged(question: str, expected: Sequence[str], answer: str) -> JudgeQuestion
 
 
 def wrong(answer: str, told: str = "") -> Graded:
-    """The grade of an answer that is not the expected one."""
+    """Grade of an answer that is not the expected one, with a note for analysts."""
     return Graded(0.0, 0.0, f"{quoted(answer)} is not the answer that was expected", told)
 
 
 def verdict(reply: str) -> bool | None:
-    """The verdict in a reply; None where it has none, or both."""
+    """Verdict in a reply; None if it has none, or both."""
     found = _VERDICT.findall(reply)
     said = {word.lower() for _, word in found}
     if len(said) != 1 or any(negated for negated, _ in found):

@@ -79,11 +79,11 @@ _SIGN = re.compile(r"\s*([,;:=()\[\]{}])\s*")
 
 @dataclass(frozen=True)
 class BabyVision(TurnOptions, JudgeOptions):
-    """One question about one picture a case."""
+    """BabyVision environment: one case is one question about one picture."""
 
     image_detail: ImageDetail = "auto"
     data_root: Path = Path()
-    """Where paths of pictures begin; else they are looked for beside the file."""
+    """Base folder of picture paths; pictures beside the file are found as well."""
     first_choice: Literal[0, 1] = 0
     """The number by which `choiceAns` means the first choice."""
 
@@ -98,7 +98,7 @@ class BabyVision(TurnOptions, JudgeOptions):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("babyvision")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -159,7 +159,7 @@ class BabyVision(TurnOptions, JudgeOptions):
                 yield Defect(case.id, TWICE)
 
     def pose(self, case: Case) -> Posed:
-        """The question and its choices, and behind them the picture."""
+        """Prompt with the question, its choices and the picture."""
         data = values(case)
         picture = load_picture(data["image"], self.data_root, self.image_detail)
         ask = ASK_CHOICE if data["ansType"] == "choice" else ASK_BLANK
@@ -169,7 +169,7 @@ class BabyVision(TurnOptions, JudgeOptions):
         )
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | JudgeQuestion | Failure:
-        """The right label, the same text, or what a judge says."""
+        """Grade by the label, by an equal text, or by a judge."""
         data = values(case)
         answer = boxed_answer(rollout.output)
         if isinstance(answer, Failure):
@@ -213,7 +213,7 @@ def boxed_answer(text: str) -> str | Failure:
     """The text in the last box; a reply without one cannot be read."""
     inner = boxed(text)
     if inner is None:
-        # behind the last end, each beginning would be searched for its end in vain
+        # only up to the last end: unclosed beginnings would make the search quadratic
         ends = text.rfind(_END) + len(_END) if _END in text else 0
         marked = _TOKENS.findall(text, 0, ends)
         inner = marked[-1].strip() if marked else None

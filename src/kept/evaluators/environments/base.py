@@ -16,7 +16,7 @@ The trace of a rollout, which analysts see, consists of these items, in order:
 * `step`: one step of a simulator: `data["step"]` is its number from 1, `data["action"]` the
   action, `data["reasoning"]` the thought before it; the text is the simulator's answer.
 * `info`: what was cut, and the cost of an agent CLI; `data["summary"]` sums its trace up.
-* `failure`: why the student has no answer, where that is its own fault.
+** `failure`: reason why the student has no answer, if that is its own fault.
 * `verification`: the scorer's comment on the outcome. It may hold the expected answer
   (`data["reference"]`), and so is shown only as far as the gold answers are.
 * `session`: the verbatim output of an agent CLI (`data["raw"]`), and its packed state to
@@ -40,10 +40,10 @@ SKILL = "SKILL.md"
 """The artifact that every skill has; the others of a skill folder have their paths in it."""
 
 HARD = "hard"
-"""The metric that says how much of a case was solved; only 1, all of it, is a success."""
+"""Metric of how much of a case was solved; only 1, all of it, is a success."""
 
 SOFT = "soft"
-"""The metric that gives credit for parts, from 0 to 1."""
+"""Metric with partial credit, from 0 to 1."""
 
 VERIFICATION = "verification"
 SESSION = "session"
@@ -52,17 +52,17 @@ STEP = "step"
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What an analyst is told of a case besides the trace of its rollout."""
+    """Description of a case for analysts, besides the trace of its rollout."""
 
     task: str
     type: str = ""
     reference: str = ""
-    """What is expected; for the optimizer only where the config says so."""
+    """Expected answer; shown to the optimizer only if the config says so."""
     preview: str = ""
-    """What the files of the case look like."""
+    """Preview of the files of the case."""
     golds: tuple[str, ...] = ()
-    """All answers that are right, each by itself: none may come into a skill. The lines of the
-    reference, unless an environment says so."""
+    """All right answers, one by one: none may get into a skill. By default the lines of
+    `reference`."""
 
     def __post_init__(self) -> None:
         if not self.golds:
@@ -82,10 +82,10 @@ class Probe(Protocol):
     ) -> Mapping[str, str]:
         """The texts of a candidate to be asked for with the purpose `probe`.
 
-        Without a trace the case is run from its start with the instruction behind its prompt. With
-        the trace of an earlier rollout of the same case and the number of a step, it goes on from
-        behind that step: an agent CLI that can resumes its own session, all others are told again
-        what was said and done up to there. Such a candidate is for one case, and is never judged.
+        Without a trace the case runs from its start with the instruction after its prompt. With
+        the trace of an earlier rollout of the same case and the number of a step, it continues
+        after that step. An agent CLI resumes its own session if it can. All other students get
+        what was said and done up to there. Such a candidate is for one case and never judged.
         """
         ...
 
@@ -108,28 +108,28 @@ class Opened:
     """The initial skill: path to text; its first is SKILL.md."""
     probe: Probe
     materialise: Callable[[Path], Path | None]
-    """Writes a split that was made by ratio, below the outputs of a run or where the config says;
-    the folder, or None where the split was read."""
+    """Writes a split by ratio below the outputs of a run, or to the folder of the config. Returns
+    the folder; None if the split was read."""
     pictures: Callable[[Case], Sequence[Image]] | None = None
     """Pictures of a case, for analysts that may see them."""
     scripts: object = None
-    """The environment, where it can write the files of a standalone script
+    """The environment, if it can write the files of a standalone script
     (`kept.evaluators.environments.standalone`)."""
     judge: ModelConfig | None = None
-    """The model that decides what the rules of the environment cannot."""
+    """Judge model for what the rules of the environment cannot decide."""
     warnings: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    """What holds for measuring as well, in words: a file that is no text and is not used, a key of
+    """Warnings that hold for a measurement as well: an unused file that is no text, a key of
     another way, cases with a known defect."""
     inputs: Mapping[str, str] | None = None
     """Hashes of what the environment was made from, by name, for the plan."""
 
 
 MAX_REPLIES = 30
-"""Replies of a model that wants tools used, before it has to answer."""
+"""Maximum number of replies with tool calls before the model must answer."""
 
 EXEC_SECONDS = 600.0
-"""For one execution of an agent CLI, after which it is the student's failure."""
+"""Time limit for one execution of an agent CLI; over it, the student has failed."""
 
 
 class Item(NamedTuple):
@@ -145,24 +145,24 @@ class Defect(NamedTuple):
 
     case_id: str
     why: str
-    """In words that are the same for all such cases: one warning names all of them."""
+    """Description, the same for all such cases: one warning lists them all."""
     left_out: bool = False
-    """True for a case that is not used; else it is used all the same."""
+    """True if the case is not used; False if it is used all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Posed:
-    """What a student is asked about a case; nothing in it may give the answer away."""
+    """Prompt of a case for the student; nothing in it may give the answer away."""
 
     prompt: str
     system: str = ""
-    """What every case has in common; the skill is put behind it."""
+    """System prompt that all cases share; the skill follows it."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """What a student that works in a workspace finds there."""
+    """Files for a student that works in a workspace."""
     images: tuple[Image, ...] = ()
     """Pictures; `Posed.of` gives each its place in the prompt."""
     notes: tuple[str, ...] = ()
-    """What was left out, in words; for the trace."""
+    """Notes on what was left out, for the trace."""
 
     @classmethod
     def of(cls, parts: Iterable[str | Image], system: str = "") -> "Posed":
@@ -179,51 +179,51 @@ class Posed:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What becomes of one thing that a student said."""
+    """Environment's response to one reply of the student."""
 
     text: str = ""
-    """What it is told next; nothing where it is over."""
+    """Next message to the student; empty when the case is over."""
     over: bool = True
     item: TraceItem | None = None
-    """How the trace tells of it, in place of what both said."""
+    """Item for the trace, in place of both messages."""
     output: str | None = None
-    """What the case came to, where that is not what the student said last."""
+    """Output of the case, if it is not the last reply of the student."""
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What was measured by the time it is over."""
+    """Metrics of the case when it is over."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Files that the case ended with; `grade` finds them in `rollout.files`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """How good the outcome of a case is."""
+    """Grade of the outcome of a case."""
 
     hard: float
-    """1 where the case is solved; less is not solved, however near it may be."""
+    """1 if the case is solved; anything less is not solved."""
     soft: float
-    """With credit for parts, from 0 to 1."""
+    """Score with partial credit, from 0 to 1."""
     why: str = ""
-    """What is wrong, without what is expected; empty where nothing is."""
+    """Reason for a low grade, without the expected answer; empty if nothing is wrong."""
     told: str = ""
-    """How it was looked at, for analysts, without what is expected."""
+    """Note for analysts on the grading, without the expected answer."""
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
     """Further measures."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeQuestion:
-    """A grade that a model has to decide."""
+    """Question to a judge model whose reply decides the grade."""
 
     request: ModelRequest
     """The question to the judge; `judge_max_completion_tokens` sets its length limit."""
     read: Callable[[str], Graded | Failure]
-    """The grade that a reply of the judge means; a reply without a verdict is no success."""
+    """Turns a reply of the judge into a grade; a reply without a verdict is no success."""
     fallback: Graded | Failure
-    """The grade where the config has no judge."""
+    """Grade if the config has no judge."""
 
 
 class Episode(Protocol):
-    """One case, being run. It must come out alike whenever the student says the same."""
+    """One run of a case; the same replies of the student must give the same outcome."""
 
     async def pose(self) -> Posed | Failure:
         """The first question to the student."""
@@ -234,17 +234,17 @@ class Episode(Protocol):
         return ()
 
     async def answer(self, said: str, files: Mapping[str, bytes] = NO_FILES) -> Turn | Failure:
-        """What becomes of an answer; `files` are what an agent CLI made or changed."""
+        """Respond to a reply; `files` are those that an agent CLI made or changed."""
         ...
 
     async def close(self) -> None:
-        """Let go of what was opened."""
+        """Close what was opened."""
         ...
 
 
 @dataclass(slots=True)
 class OneReply(Episode):
-    """A case that is over with the first thing said."""
+    """Episode that is over after the first reply."""
 
     posed: Posed
 
@@ -257,49 +257,49 @@ class OneReply(Episode):
         return Turn(files=files)
 
     async def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: nothing was opened."""
 
 
 class LookAgain(OneReply):
-    """A case with second thoughts: all that was said before stays said."""
+    """Episode that asks the student to look again; earlier messages stay."""
 
     def __init__(self, posed: Posed, turns: int, words: str) -> None:
-        """`turns` replies in all; `words` ask for each further one."""
+        """Allow `turns` replies in all; `words` is the message that asks for each further one."""
         super().__init__(posed)
         self._left = turns
         self._words = words
 
     async def answer(self, said: str, files: Mapping[str, bytes] = NO_FILES) -> Turn | Failure:
-        """Ask to look again, as long as there are turns."""
+        """Ask the student to look again while turns are left."""
         self._left -= 1
         return Turn(self._words, over=False, files=files) if self._left else Turn(files=files)
 
 
 @runtime_checkable
 class Environment(Protocol):
-    """Derive from it for the defaults, or implement all of it."""
+    """Benchmark or dataset: derive from it for the defaults, or implement all of it."""
 
     name: ClassVar[str]
-    """As a config spells it."""
+    """Name in a config."""
     simulates: ClassVar[bool] = False
-    """Whether a case is played turn by turn, which an agent CLI cannot."""
+    """True if a case is played turn by turn, which an agent CLI cannot do."""
     played: ClassVar[str] = "is played turn by turn"
-    """How, for the error that an agent CLI as student is."""
+    """Text for the error message if the student is an agent CLI."""
     strata: ClassVar[str] = ""
-    """The field of a case of which every part of a split by ratio gets its share."""
+    """Field of a case to stratify a split by ratio by."""
     data: ClassVar[str] = ""
-    """What to get, in which format and where it goes: the hint of an error for missing data."""
+    """Source, format and place of the data; the hint of an error for missing data."""
 
     def read(self, path: Path) -> Iterable[Item]:
-        """The cases of a file or a folder; what is wrong with it is a `SpecError`, all at once."""
+        """Read the cases of a file or folder; a `SpecError` lists all problems at once."""
         ...
 
     def split(self, cases: Sequence[Case], ratio: Sequence[int], seed: int) -> Cases | None:
-        """The split by ratio, where an environment has a rule of its own for it."""
+        """Split by ratio by a rule of its own; None for the default rule."""
         return None
 
     def twin(self, case: Case) -> str:
-        """A name that cases share where one gives another away; empty for a case without twins.
+        """Name shared by cases that give each other away; empty for a case without twins.
 
         Twins share a split, as copies do.
         """
@@ -310,23 +310,23 @@ class Environment(Protocol):
         return ()
 
     def pose(self, case: Case) -> Posed:
-        """The question to a student about a case; a `SetupError` where its data is gone."""
+        """Prompt of a case for the student; raises `SetupError` if its data is gone."""
         ...
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | JudgeQuestion | Failure:
-        """How good what it came to is; an answer that cannot be read is the candidate's failure."""
+        """Grade the outcome; an answer that cannot be read is the candidate's failure."""
         ...
 
     def about(self, case: Case) -> About:
-        """What an analyst is told of a case; `reference` is what is expected."""
+        """Description of a case for analysts; `reference` is the expected answer."""
         return About(self.pose(case).prompt)
 
     def pictures(self, case: Case) -> Sequence[Image]:
-        """Pictures that an analyst is shown where the config allows it."""
+        """Pictures for analysts, shown if the config allows it."""
         return self.pose(case).images
 
     def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """A case about to be run; a simulator has many turns.
+        """Episode of a case; a simulator has many turns.
 
         `job` says for which purpose and which repeat; calls and programs of the episode are
         journalled in `scope`.
@@ -334,15 +334,15 @@ class Environment(Protocol):
         return OneReply(self.pose(case))
 
     def turns(self) -> int:
-        """How often a student is asked at most, tools apart."""
+        """Maximum number of turns of a student, tool calls apart."""
         return 1
 
     def replies(self) -> int:
-        """Replies to one question, at most, in which a student uses tools."""
+        """Maximum number of replies with tool calls to one question."""
         return MAX_REPLIES
 
     def most_usd(self) -> float | None:
-        """Cost of the replies to one question from which on none is asked for; None for any."""
+        """Cost limit in USD of the replies to one question; None for no limit."""
         return None
 
     def exec_seconds(self) -> float:
@@ -350,47 +350,47 @@ class Environment(Protocol):
         return EXEC_SECONDS
 
     def tools(self, case: Case) -> Sequence[Tool]:
-        """Tools of a case that keep nothing between uses; others belong to its episode."""
+        """Stateless tools of a case; tools with state belong to its episode."""
         return ()
 
     def scorer(self) -> Scorer | None:
-        """A scorer of its own, where a look at the outcome will not do; else `grade` is asked."""
+        """Scorer of its own, if the outcome alone is not enough; None to use `grade`."""
         return None
 
     def prompts(self) -> Mapping[str, str]:
-        """Prompts of its own by name, as `analyst_error`; those of Kept stand for the rest."""
+        """Prompts of its own by name, as `analyst_error`; Kept's are used for the rest."""
         return {}
 
     def skill(self) -> Mapping[str, str]:
-        """The skill to begin with: path to text."""
+        """Initial skill: path to text."""
         return {SKILL: ""}
 
     def needs(self) -> str:
-        """What is missing for it to run here, in words; empty where nothing is."""
+        """Text that says what is missing to run here; empty if nothing is."""
         return ""
 
     async def close(self) -> None:
-        """Let go of what was opened for all cases."""
+        """Close what was opened for all cases."""
         return
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Environment):
-    """Base of classes with options of several environments, each of which checks its own."""
+    """Base of option classes that environments share; each checks its own options."""
 
     def __post_init__(self) -> None:
-        """Nothing is left to be checked."""
+        """End the chain of checks: there are no options here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnOptions(Options):
-    """The option of an environment that gives a student more than one turn."""
+    """Option of environments that give a student more than one turn."""
 
     max_turns: int = 1
-    """Replies of a student: with more than one it is asked to look again."""
+    """Replies of a student; with more than one it is asked to look again."""
 
     again: ClassVar[str] = ""
-    """Words that ask it to."""
+    """Message that asks for it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -398,25 +398,25 @@ class TurnOptions(Options):
             raise ValueError("`max_turns` is less than 1")
 
     def turns(self) -> int:
-        """As the config says."""
+        """Return `max_turns`."""
         return self.max_turns
 
     def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One reply, or some second thoughts."""
+        """Return an episode of one reply, or of several with requests to look again."""
         return LookAgain(self.pose(case), self.max_turns, self.again)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions(Options):
-    """The options of an environment whose `grade` may ask a model."""
+    """Options of an environment whose `grade` may ask a judge model."""
 
     judge_model: str | dict[str, Any] = ""
-    """`provider/model`, a block, or a name at the teacher's provider; by default the teacher.
-    `none` is for no judge."""
+    """`provider/model`, a block, or a model name at the teacher's provider; by default the
+    teacher. `none` means no judge."""
     judge_max_completion_tokens: int = 256
-    """Length of a verdict."""
+    """Maximum length of a verdict, in tokens."""
     judge_retries: int = 5
-    """Times that a question is sent at most while its provider fails."""
+    """Maximum number of attempts while the provider fails."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -431,7 +431,7 @@ RATIO = (2, 1, 7)
 SPLIT_SEED = 42
 
 NO_SKILL = "none"
-"""Said in place of the path of a skill."""
+"""Value in place of the path of a skill."""
 
 
 def _nowhere(key: str) -> str:
@@ -440,12 +440,12 @@ def _nowhere(key: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvSettings:
-    """The section `env` of a config, with the sizes that other sections give."""
+    """Section `env` of a config, with the sizes that other sections give."""
 
     name: str
-    """Of a built-in environment or an entry point, or `module:Class`."""
+    """Name of a built-in environment or an entry point, or `module:Class`."""
     folder: Path = field(default_factory=Path.cwd)
-    """Where paths begin, and where `module:Class` is looked for."""
+    """Base folder of relative paths, and module path of `module:Class`."""
     split_mode: SplitMode = "ratio"
     data_path: str = ""
     split_dir: str = ""
@@ -453,40 +453,40 @@ class EnvSettings:
     """Train, selection, test."""
     split_seed: int = SPLIT_SEED
     split_output_dir: str = ""
-    """Where a split by ratio is written; by default below the outputs of a run."""
+    """Folder that a split by ratio is written to; by default below the outputs of a run."""
     train_size: int = 0
-    """As many cases as `train` must have; 0 for any."""
+    """Required number of train cases; 0 for any."""
     sel_env_num: int = 0
-    """The first so many of the selection split; 0 for all."""
+    """Number of selection cases to use, from the first; 0 for all."""
     test_env_num: int = 0
-    """The first so many of the test split; 0 for all."""
+    """Number of test cases to use, from the first; 0 for all."""
     limit: int = 0
-    """The first so many cases of the data, or of each part of a split; 0 for all."""
+    """Number of cases to use of the data, or of each part of a split; 0 for all."""
     skill_init: str = ""
-    """A file or a folder to begin with, or `none`; by default the environment's own."""
+    """File or folder of the initial skill, or `none`; by default the environment's own."""
     options: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What only this environment knows."""
+    """Options of this environment only."""
     keys: tuple[str, ...] = ()
-    """What the section may have besides, for whoever misspelt one of them."""
+    """Other keys of the section, for hints about misspelt ones."""
     where: Callable[[str], str] = _nowhere
     """`file:line` of a key of the section."""
 
     def path(self, given: str) -> Path:
-        """A path of the config."""
+        """Resolve a path of the config."""
         return self.folder / Path(given).expanduser()
 
     @property
     def no_skill(self) -> bool:
-        """True where the student is to work without any skill."""
+        """True if the student works without any skill."""
         return self.skill_init == NO_SKILL and not self.path(NO_SKILL).exists()
 
     def problem(self, key: str, message: str, hint: str | None = None) -> Problem:
-        """What is wrong with a key."""
+        """Return the problem of a key, with its place."""
         return Problem(self.where(key), f"env.{key}" if key else "env", message, hint)
 
 
 def ratio_of(text: str) -> tuple[int, int, int]:
-    """The three parts of a text like `2:1:7`; a `ValueError` says what is wrong with it."""
+    """Parse a ratio like `2:1:7` into three parts; raises `ValueError`."""
     parts = text.split(":")
     if len(parts) != 3 or not all(part.strip().isdigit() for part in parts):
         raise ValueError(f"`{text}` is no ratio; write train:selection:test, as in 2:1:7")
@@ -502,17 +502,17 @@ MAX_FILES = 200
 """Files of a skill; a folder with more is no skill."""
 
 CACHE = "__pycache__"
-"""What running a script leaves beside it."""
+"""Folder that Python leaves beside a script."""
 
 _SKILLS = files("kept.evaluators.environments").joinpath("skills")
 
 
 class Read(NamedTuple):
-    """A skill of a user's."""
+    """Skill read from a user's file or folder."""
 
     texts: Mapping[str, str]
     left_out: tuple[str, ...] = ()
-    """Files of its folder that are no texts: pictures, documents to fill in."""
+    """Files of its folder that are not text: pictures, documents to fill in."""
 
 
 def initial(name: str) -> Mapping[str, str]:
@@ -521,7 +521,7 @@ def initial(name: str) -> Mapping[str, str]:
 
 
 def skill_at(path: Path, settings: EnvSettings) -> Read:
-    """A skill of a user's: a file, or a folder with a SKILL.md."""
+    """Read a user's skill: a file, or a folder with a SKILL.md."""
     if path.is_file():
         return Read({SKILL: _text(path, settings)})
     if not (path / SKILL).is_file():
@@ -551,7 +551,7 @@ def _is_binary(path: Path) -> bool:
     except UnicodeDecodeError:
         return True
     except OSError:
-        return False  # which is told by whoever reads it
+        return False  # reading it as text reports the error
     return False
 
 

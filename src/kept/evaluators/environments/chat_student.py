@@ -53,18 +53,18 @@ from kept.models.prices import usual_usd, worst_usd
 from kept.models.tool_loop import Agent
 
 PROBE = ".kept-probe.json"
-"""The text of a candidate that makes it a probe; no skill may have a file of that name."""
+"""Path of the text that makes a candidate a probe; no skill may have such a file."""
 
 _NUMBERED = ("assistant", "tool", "step")
 
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """What a probe says."""
+    """Instruction of a probe, and the earlier rollout that it continues."""
 
     instruction: str
     before: tuple[TraceItem, ...] = ()
-    """What is taken as said and done."""
+    """Items of the earlier rollout, taken as said and done."""
     after: int | None = None
     """The step of the earlier rollout that `before` ends with."""
     session: TraceItem | None = None
@@ -96,7 +96,7 @@ class _Packed(TypedDict):
 
 
 def probing_of(candidate: Candidate) -> Probing | None:
-    """What a candidate is a probe of; None where it is none."""
+    """Probe that a candidate holds; None if it is none."""
     text = candidate.texts.get(PROBE)
     if text is None:
         return None
@@ -116,9 +116,9 @@ def skill_of(candidate: Candidate) -> dict[str, str]:
 
 
 def prefix(trace: Sequence[TraceItem], after: int) -> tuple[TraceItem, ...]:
-    """What was said and done up to a step, that step with it.
+    """Items of a trace up to and including a step.
 
-    Steps are numbered from 1; those that an agent CLI or a simulator numbers, as it does.
+    Steps are numbered from 1, or as the agent CLI or the simulator numbered them.
     """
     found: list[TraceItem] = []
     number = 0
@@ -130,14 +130,14 @@ def prefix(trace: Sequence[TraceItem], after: int) -> tuple[TraceItem, ...]:
         elif item.role not in ("system", "user"):
             continue
         found.append(item)
-    # what was said after the last step is no part of it
+    # drop user messages that follow the last step
     while found and found[-1].role == "user" and number > after:
         found.pop()
     return tuple(found)
 
 
 def packed_session(raw: str, data: bytes | None, session: str) -> TraceItem:
-    """What an agent CLI said, and what it can go on from where that is to be kept."""
+    """Trace item with the output of an agent CLI, and its session state if that is kept."""
     told: dict[str, object] = {"raw": raw}
     if data is not None:
         told |= {"gzip": base64.b64encode(data).decode(), "session": session}
@@ -145,7 +145,7 @@ def packed_session(raw: str, data: bytes | None, session: str) -> TraceItem:
 
 
 def session_data(item: TraceItem) -> bytes:
-    """What it can go on from, taken out again."""
+    """Unpack the session state of a trace item."""
     return base64.b64decode(str(item.data["gzip"]))
 
 
@@ -158,7 +158,7 @@ def _unpacked(said: _Packed) -> TraceItem:
 
 
 def skill_text(texts: Mapping[str, str]) -> str:
-    """All of a skill as one text."""
+    """Whole skill as one text."""
     return _whole(tuple(texts.items()))
 
 
@@ -167,7 +167,7 @@ def _whole(texts: tuple[tuple[str, str], ...]) -> str:
     parts: list[str] = []
     # a folder may be spelt in any order, and is one skill
     for path, text in sorted(texts, key=lambda row: (row[0] != SKILL, row[0])):
-        # in a template or a script such a comment may be what matters
+        # only in Markdown: in a template or a script such a comment may matter
         plain = uncommented(text) if path.endswith(".md") else text.strip()
         if plain:
             parts.append(plain if path == SKILL else f"## File: {path}\n\n{plain}")
@@ -175,7 +175,7 @@ def _whole(texts: tuple[tuple[str, str], ...]) -> str:
 
 
 def system_prompt(system: str, texts: Mapping[str, str]) -> str:
-    """What is always said, and the skill."""
+    """System prompt of the environment, followed by the skill."""
     skill = skill_text(texts)
     told = f"# Skill\n\n{skill}" if skill else ""
     return "\n\n".join(part for part in (system.strip(), told) if part)
@@ -185,7 +185,7 @@ Price = Callable[[Model, ModelRequest], float | None]
 
 
 class ChatRunner:
-    """Talks with a model about every pair."""
+    """Runner that holds a conversation with a chat model for each case."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class ChatRunner:
         *,
         timeout: float | None = None,
     ) -> None:
-        """`request` is how the model is asked, messages apart; `timeout` is for a whole case."""
+        """Take the request settings without messages, and the time limit of a whole case."""
         self._env = env
         self._model = model
         self._shape = request or ModelRequest(())
@@ -204,7 +204,7 @@ class ChatRunner:
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Have one conversation."""
+        """Run one conversation, within the time limit."""
         if self._timeout is None:
             return await self._run(job, candidate, case, scope)
         try:
@@ -215,22 +215,22 @@ class ChatRunner:
             return Failure("timeout", "candidate", message)
 
     async def close(self) -> None:
-        """Have the environment let go."""
+        """Close the environment."""
         await self._env.close()
 
     def worst_usd(self, candidate: Candidate, case: Case) -> float | None:
-        """The most that a rollout can cost; None where nobody can tell."""
+        """Upper bound of the cost of a rollout in USD; None if unknown."""
         return self._priced(worst_usd, candidate, case)
 
     def usual_usd(self, candidate: Candidate, case: Case) -> float | None:
-        """What a rollout of middling length costs; None where nobody can tell."""
+        """Typical cost of a rollout in USD; None if unknown."""
         return self._priced(usual_usd, candidate, case)
 
     def _priced(self, price: Price, candidate: Candidate, case: Case) -> float | None:
         try:
             posed, tools = self._env.pose(case), self._env.tools(case)
         except KeptError:
-            return None  # its data is gone, which the rollout says
+            return None  # its data is gone; the rollout reports it
         if self._env.turns() > 1 or tools:
             return None  # later requests are longer; by how much is not known
         asked = Message("user", posed.prompt, posed.images)
@@ -262,7 +262,7 @@ class ChatRunner:
 
 
 class _Talk:
-    """One conversation, as it goes on."""
+    """State of one running conversation."""
 
     def __init__(
         self, agent: Agent, episode: Episode, scope: Scope, seed: int, tools: Sequence[Tool]
@@ -277,10 +277,10 @@ class _Talk:
         self._trace = [said(message) for message in agent.told]
         self._asked = 0
         self._told = ""
-        """What the student was told last, where the trace has not said so yet."""
+        """Last message to the student that is not in the trace yet."""
 
     async def whole(self, posed: Posed, probing: Probing | None, turns: int) -> Rollout | Failure:
-        """From the first question to the end."""
+        """Run the conversation from the first question to the end."""
         self._trace += [TraceItem("info", note) for note in posed.notes]
         message = Message("user", posed.prompt, posed.images)
         if probing is not None:
@@ -301,7 +301,7 @@ class _Talk:
                 self._trace.append(said(message))
 
     async def _turn(self, message: Message) -> Turn | Rollout | Failure:
-        """One thing said to the student, and what becomes of its answer."""
+        """Send one message to the student and let the environment respond to its answer."""
         scope = self._scope.branch(f"turn-{self._asked}") if self._asked > 1 else self._scope
         reply = await self._agent.say((*self._messages, message), scope, self._seed)
         if isinstance(reply, Failure):
@@ -330,7 +330,7 @@ class _Talk:
         return Rollout(output=output, metrics=turn.metrics, files=turn.files, trace=trace)
 
     async def _again(self, message: Message, probing: Probing) -> Message | Rollout | Failure:
-        """Say and do again what an earlier rollout had, up to the chosen step."""
+        """Replay the messages and actions of an earlier rollout, up to the chosen step."""
         instruction = probing.instruction
         if not probing.before:
             return Message("user", f"{message.text}\n\n{instruction}", message.images)
@@ -355,7 +355,7 @@ class _Talk:
         return Message("user", instruction)
 
     async def _redo(self, item: TraceItem) -> None:
-        """Use a tool once more whose uses build on one another, for what it leaves behind."""
+        """Call a tool with state once more, for what it leaves behind."""
         for tool in self._tools:
             if tool.offer.name == item.data.get("name") and getattr(tool, "keeps_state", False):
                 self._redone += 1
@@ -382,11 +382,11 @@ SHOWN = 200
 
 
 def answer_in(text: str) -> str | Failure:
-    """What stands in the last pair of answer tags, or the whole text where there are none.
+    """Text in the last pair of answer tags, or the whole text if there are none.
 
     A tag that is never closed counts: a reply that was cut may have said enough.
     """
-    # behind the last closing tag, each opening one would be searched for its end in vain
+    # only up to the last closing tag: unclosed tags would make the search quadratic
     ends = max((found.end() for found in _CLOSING.finditer(text)), default=0)
     closed = _ANSWER.findall(text, 0, ends)
     still = _OPEN.search(text) if not closed else None
@@ -397,7 +397,7 @@ def answer_in(text: str) -> str | Failure:
 
 
 def answer_or_last_line(text: str) -> str | Failure:
-    """What stands in the last pair of answer tags, or the last line that is not empty."""
+    """Text in the last pair of answer tags, or the last line that is not empty."""
     if "<answer>" in text.lower():
         return answer_in(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -407,6 +407,7 @@ def answer_or_last_line(text: str) -> str | Failure:
 def boxed(text: str) -> str | None:
     """The text in the last box that is closed; of nested boxes the outer counts."""
     found: str | None = None
+    # stack of open braces: the start of the text for a box, None for another brace
     opened: list[int | None] = []
     for sign in _BRACES.finditer(text):
         if sign[0] == "}":
@@ -425,7 +426,7 @@ def quoted(text: str) -> str:
 
 
 class EnvScorer:
-    """Has an environment grade what a rollout came to."""
+    """Scorer that has the environment grade a rollout."""
 
     def __init__(self, env: Environment, judge: Model | None = None) -> None:
         """Without a judge the environment's own rule decides what a judge would."""
@@ -435,7 +436,7 @@ class EnvScorer:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """Grade once; a rollout that came to nothing is the candidate's failure, not a zero."""
+        """Grade a rollout; one without an answer is the candidate's failure, not a zero."""
         failure = failure_of(rollout.trace)
         if failure is not None:
             return failed_score(failure)
@@ -464,17 +465,17 @@ class EnvScorer:
         )
 
     async def close(self) -> None:
-        """Nothing was opened here."""
+        """Do nothing: nothing was opened here."""
 
 
 def failed_score(failure: Failure) -> Score:
-    """No score, and what analysts are told: the trace is worth having."""
+    """Score without metrics that keeps the failure and its message for analysts."""
     told = TraceItem(VERIFICATION, failure.message, {"kind": failure.kind})
     return Score({}, details=(told,), failure=failure)
 
 
 def scored(graded: Graded, rollout: Rollout, reference: str) -> Score:
-    """A grade as a score."""
+    """Turn a grade into a score."""
     metrics = {**rollout.metrics, **graded.metrics, HARD: graded.hard, SOFT: graded.soft}
     findings = (Finding(graded.why, "high", HARD),) if graded.why else ()
     figures = f"{HARD} {graded.hard:g}, {SOFT} {graded.soft:.3g}"

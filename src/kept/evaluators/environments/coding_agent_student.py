@@ -1,8 +1,8 @@
-"""An agent CLI as student: it finds the skill and the task in a workspace, and is asked once.
+"""Agent CLI as student: it finds the skill and the task in a workspace, and is asked once.
 
-The skill lies there as a folder, as its CLI looks for one. All that it said is kept with the
-rollout, and so is what it could go on from, where a probe may want that. An execution is one call
-of the journal: one that arrived is not done again.
+The skill is a folder in the place where the CLI looks for skills. The rollout keeps all output of
+the agent, and its session state if a probe may continue from it. An execution is one call of the
+journal: one that has returned is not repeated.
 """
 
 from collections.abc import Iterator
@@ -28,14 +28,14 @@ from kept.sandbox.coding_agents.result import session_of
 from kept.sandbox.coding_agents.run import Harness
 
 TASK = "task.md"
-"""Where in the workspace the task stands."""
+"""Path of the task in the workspace."""
 
 _PROBED = "feedback"
-"""What rollouts are for that a probe may go on from."""
+"""Purpose of rollouts that a probe may continue from."""
 
 
 class WorkspaceRunner:
-    """Sends an agent for every pair."""
+    """Runner that starts an agent CLI once for each case."""
 
     def __init__(self, env: Environment, harness: Harness) -> None:
         if env.simulates:
@@ -49,7 +49,7 @@ class WorkspaceRunner:
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Send it once."""
+        """Run the agent once."""
         try:
             episode = self._env.begin(case, job, scope.branch("episode"))
         except KeptError as error:
@@ -117,7 +117,7 @@ class WorkspaceRunner:
         )
 
     def _session(self, probing: Probing) -> Session | None:
-        """What the agent goes on from; None where its CLI cannot, or was not the one before."""
+        """Session to resume; None if the CLI cannot resume or another CLI made the rollout."""
         item = probing.session
         if item is None or probing.after is None:
             return None
@@ -127,7 +127,7 @@ class WorkspaceRunner:
         return session_of(cli, earlier, probing.after)
 
     def _told(self, ran: Rollout, posed: Posed, *, keeps: bool) -> Iterator[TraceItem]:
-        """The trace as analysts are shown one, and behind it what only a probe is."""
+        """Trace for analysts, followed by the session item that only a probe gets."""
         cli = self._harness.cli
         yield from (TraceItem("info", note) for note in posed.notes)
         if self._env.turns() > 1:
@@ -156,7 +156,7 @@ def _item(item: TraceItem, summary: str, *, final: bool) -> TraceItem:
 
 
 def _probed(task: str, probing: Probing, *, resumed: bool) -> str:
-    """What an agent is told that has done a part of its task before."""
+    """Prompt of a probe: resumed, from the start, or with the earlier steps as text."""
     if resumed:
         return probing.instruction
     if not probing.before:

@@ -25,16 +25,16 @@ from kept.store.candidate_files import write_whole
 
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv")
 MANIFEST = "split_manifest.json"
-"""Lies beside the parts of a generated split, and is none."""
+"""File beside the parts of a generated split; it holds no cases."""
 
 LISTS = ("data", "items", "examples", "cases", "questions")
 """Keys under which a JSON object may hold its rows."""
 
 MOST = 20
-"""Problems that are told at once."""
+"""Maximum number of problems in one error."""
 
 FIELD_CHARS = 2**31 - 1
-"""Characters of a field of a CSV file; the 131,072 of `csv` cut evidence and passages off."""
+"""Maximum size of a CSV field; the default of `csv`, 131,072, is too small for passages."""
 
 _PARQUET = ".parquet"
 _TO_JSONL = "pandas.read_parquet(FILE).to_json(NEW, orient='records', lines=True)"
@@ -48,11 +48,11 @@ class Row:
     data: dict[str, Any]
     path: Path
     number: int
-    """Of the row, from 1."""
+    """Number of the row, from 1."""
     line: int
-    """Of the file."""
+    """Line of the file, from 1."""
     alone: bool = True
-    """Whether no other row begins in that line: a file of one line names none by it."""
+    """True if no other row begins in that line; else messages add the row number."""
 
     @property
     def where(self) -> str:
@@ -101,7 +101,7 @@ def refuse(problems: Sequence[Problem]) -> None:
 
 
 def _refuse_parquet(path: Path) -> None:
-    """An error that says how to convert a Parquet file, the form of many published datasets."""
+    """Raise an error that says how to convert a Parquet file, a common published form."""
     if path.suffix.lower() == _PARQUET:
         hint = f"convert it: {_TO_JSONL}; pictures go into files, named in the rows"
         message = f"{path} is a Parquet file, and rows are read from JSON, JSON lines and CSV"
@@ -163,18 +163,20 @@ _NO_ROWS = f"no list of rows, nor an object with one in {_KNOWN}"
 
 
 def _rows(text: str) -> Iterator[tuple[int, bool, object]]:
-    """The rows of a list, each with its line, and whether it alone begins there."""
+    """Rows of a list, each with its line and True if no other row begins there."""
     at = _after(text, 0)
     if text[at : at + 1] == "{":
         at = _held_list(text, at)
     if text[at : at + 1] != "[":
         raise json.JSONDecodeError(_NO_ROWS, text, at)
+    # `counted` is the offset up to which line ends are counted, `before` the line of the last row
     line, counted, before = 1, 0, 0
     at = _after(text, at + 1)
     while text[at : at + 1] != "]":
         line, counted = line + text.count("\n", counted, at), at
         row, end = parse_json_at(text, at)
         begin, at = at, _after(text, end)
+        # a row is alone in its line if none begins there before it or after it
         following = _after(text, at + 1) if text[at : at + 1] == "," else len(text)
         last = text[following : following + 1] in ("", "]")
         yield line, line != before and (last or "\n" in text[begin:following]), row
@@ -186,7 +188,8 @@ def _rows(text: str) -> Iterator[tuple[int, bool, object]]:
 
 
 def _held_list(text: str, at: int) -> int:
-    """Where the list of rows begins in an object; where the object begins if it holds none."""
+    """Offset of the list of rows in an object; the object's own offset if it has none."""
+    # walk over the keys at the top level; nested values are skipped as a whole
     start, at = at, _after(text, at + 1)
     while text[at : at + 1] == '"':
         key, end = parse_json_at(text, at)
@@ -236,7 +239,7 @@ FOLDERS: Mapping[Split, tuple[str, ...]] = {
     "holdout": ("val", "valid_seen", "selection", "valid", "validation", "dev", "eval"),
     "test": ("test", "valid_unseen"),
 }
-"""What a part of a split may be called; the first is what we call it."""
+"""Accepted names of the parts of a split; the first is the one that Kept writes."""
 
 ITEMS = "items.json"
 GENERATED = "_generated_splits"
@@ -245,25 +248,25 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """Cases by split, and how they came to be there."""
+    """Cases by split, with the origin of the split."""
 
     cases: Cases
-    """Those that a config wants of them."""
+    """Cases within the limits of the config."""
     manifest: Mapping[str, object] | None = None
-    """Of a split that was made here; None for one that was read."""
+    """Manifest of a split that was made here; None for one that was read."""
     folder: str = ""
-    """The folder that it is written to, below the outputs of a run."""
+    """Folder that it is written to, below the outputs of a run."""
     fixed: Path | None = None
-    """The folder that the config names for it."""
+    """Folder that the config names for it."""
     whole: Cases | None = None
-    """What is written where that is more: a split is the same however much of it is looked at."""
+    """All cases, for writing: limits do not change a split."""
     notes: tuple[str, ...] = ()
     """Known defects of cases, each with the places of all that have it."""
 
     def write(self, out_root: Path) -> Path | None:
-        """Write a generated split, once; the folder that it is in, None where there is none.
+        """Write a generated split once and return its folder; None if the split was read.
 
-        What is there already is left alone where it is this split, and refused where it is not.
+        An existing folder with this split is left alone; one with another split is refused.
         """
         if self.manifest is None:
             return None
@@ -286,7 +289,7 @@ class Parted:
 
 
 def part(env: Environment, settings: EnvSettings) -> Parted:
-    """The cases of a config, limited as it says; a `SpecError` with all that is wrong."""
+    """Read and split the cases of a config; a `SpecError` lists all problems."""
     by_folder = settings.split_mode == "split_dir"
     parted = _by_folder(env, settings) if by_folder else _by_ratio(env, settings)
     cases = parted.cases
@@ -312,7 +315,7 @@ def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
     path = settings.path(settings.data_path)
     found = _read(env, settings, "data_path", path)
     refuse(list(_twice(found)))
-    # a defect may take minutes to find, so that only those are looked at that are wanted
+    # finding a defect may take minutes, so only the wanted cases are checked
     notes, items = _without_defects(env, found[: settings.limit or None])
     if not items:
         message = f"there is no case in {path}"
@@ -338,7 +341,7 @@ def _by_ratio(env: Environment, settings: EnvSettings) -> Parted:
 
 
 def _shared_out(cases: Sequence[Case], settings: EnvSettings, env: Environment) -> Cases:
-    """Shared out by ratio; copies and twins go where the first of them goes."""
+    """Split by ratio; copies and twins go to the split of the first of them."""
     of = _first_alike(cases, env)
     ratio, seed = settings.split_ratio, settings.split_seed
     different = tuple(case for case in cases if of[case.id] == case.id)
@@ -353,7 +356,7 @@ def _shared_out(cases: Sequence[Case], settings: EnvSettings, env: Environment) 
 
 
 def _first_alike(cases: Sequence[Case], env: Environment) -> Mapping[str, str]:
-    """The first case that each may not be parted from, by id; its own id where there is none."""
+    """First case that each must share a split with, by id; its own id if there is none."""
     heads = list(range(len(cases)))
     seen: dict[tuple[str, str], int] = {}
 
@@ -364,14 +367,14 @@ def _first_alike(cases: Sequence[Case], env: Environment) -> Mapping[str, str]:
 
     for n, case in enumerate(cases):
         for tie in _ties(case, env):
-            # a case may be the copy of one and the twin of another: then all go together
+            # union-find: a copy of one case may be the twin of another, then all go together
             one, other = head(seen.setdefault(tie, n)), head(n)
             heads[max(one, other)] = min(one, other)
     return {case.id: cases[head(n)].id for n, case in enumerate(cases)}
 
 
 def _ties(case: Case, env: Environment) -> Iterator[tuple[str, str]]:
-    """What a case shares with those that it may not be parted from."""
+    """Keys that a case shares with others that must be in the same split."""
     yield "copy", case_text(case)
     if twin := env.twin(case):
         yield "twin", twin
@@ -406,7 +409,7 @@ def _by_folder(env: Environment, settings: EnvSettings) -> Parted:
 def _without_defects(
     env: Environment, items: Sequence[Item]
 ) -> tuple[tuple[str, ...], Sequence[Item]]:
-    """A warning for each known defect that names the cases with it; and the cases to use."""
+    """Warnings, one per known defect with the cases that have it; and the cases to use."""
     places = {item.case.id: item.where for item in items}
     alike: dict[tuple[str, bool], list[str]] = {}
     for defect in env.defects(items):
@@ -445,7 +448,7 @@ def _read(env: Environment, settings: EnvSettings, key: str, path: Path) -> list
 
 
 def _twice(items: Sequence[Item]) -> Iterator[Problem]:
-    """Cases of one id."""
+    """Problems of cases that share an id."""
     seen: dict[str, str] = {}
     for case, where in items:
         if case.id in seen:
@@ -454,7 +457,7 @@ def _twice(items: Sequence[Item]) -> Iterator[Problem]:
 
 
 def _parted(found: Mapping[Split, Sequence[Item]], env: Environment) -> Iterator[Problem]:
-    """Copies and twins in two splits: one would be learnt from, and decided by."""
+    """Problems of copies and twins in two splits: they would leak from train to holdout."""
     seen: dict[tuple[str, str], tuple[Split, str]] = {}
     for split, items in found.items():
         for case, where in items:
@@ -491,7 +494,7 @@ def _refuse_other(folder: Path, manifest: Mapping[str, object]) -> None:
 
 
 def _is_split(there: object, manifest: Mapping[str, object]) -> bool:
-    """Whether a manifest is of this split, wherever its data lay then."""
+    """True if a manifest is of this split, whatever its `data_path`."""
     if not isinstance(there, dict):
         return False
     known = cast("dict[str, object]", there)
@@ -499,7 +502,7 @@ def _is_split(there: object, manifest: Mapping[str, object]) -> bool:
 
 
 IDS = ("id", "key", "question_id", "uid", "qid")
-"""Names that data has for what tells its rows apart."""
+"""Names of id fields in data."""
 
 IDS_ALONE = (
     "a published split of ids names its rows and does not hold them: put the rows of the data "
@@ -511,12 +514,12 @@ _PARTS = {name for names in FOLDERS.values() for name in names}
 
 @dataclass(slots=True)
 class Fields:
-    """Takes rows apart, and gathers what is wrong with them."""
+    """Reader of row fields that collects the problems."""
 
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def text(self, row: Row, names: Sequence[str]) -> str | None:
-        """The text under the first of these names that there is; None where there is none."""
+        """Text under the first existing name; None, and a problem, if there is none."""
         name = next((one for one in names if row.data.get(one) is not None), None)
         if name is None:
             words = " or ".join(f"`{one}`" for one in names)
@@ -531,7 +534,7 @@ class Fields:
         return value
 
     def texts(self, row: Row, names: Sequence[str]) -> list[str] | None:
-        """One text, a number or a list of them, as a list."""
+        """Read a text, a number or a list of them as a list of texts."""
         name = next((one for one in names if row.data.get(one) is not None), None)
         if name is None:
             words = " or ".join(f"`{one}`" for one in names)
@@ -552,18 +555,18 @@ class Fields:
         return plain
 
     def wrong(self, row: Row, message: str, hint: str | None = None) -> None:
-        """Something is the matter with a row; of one hint for many rows the first has it."""
+        """Add a problem of a row; of several problems with one hint only the first shows it."""
         hint = None if any(one.hint == hint for one in self.problems) else hint
         place = "" if row.alone else f"row {row.number}: "
         self.problems.append(Problem(row.where, "", place + message, hint))
 
     def check(self) -> None:
-        """Raise what was found."""
+        """Raise the problems, if there are any."""
         refuse(self.problems)
 
 
 def id_of(row: Row, prefix: str = "", names: Sequence[str] = IDS) -> str:
-    """What a row is called: as it says, else by its part, its file and its place in it."""
+    """Id of a row: its own, else made of its part, its file and its number."""
     for name in names:
         value = row.data.get(name)
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
@@ -599,7 +602,7 @@ def _kind(value: object) -> str:
 
 
 def as_items(fields: Fields, found: Iterator[Item]) -> list[Item]:
-    """All of them, unless something was wrong with one: then all that was."""
+    """Return all items, or raise all problems if there are any."""
     items: list[Item] = []
     try:
         items.extend(found)

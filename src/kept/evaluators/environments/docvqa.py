@@ -28,25 +28,25 @@ Look at the page once more. If the answer should change, change it; in any case 
 answer between <answer> and </answer>."""
 
 PAGE_MARK = "document_path:"
-"""What stands in a question before the path of its page, where no column has it."""
+"""Marker in a question before the path of its page, if no column has the path."""
 
 RIGHT = 0.999
-"""The least similarity of an answer that solves a case."""
+"""Minimum similarity of an answer that solves a case."""
 
 NEAR = 0.5
-"""The normalised distance from which an answer is worth nothing."""
+"""Normalised distance from which on an answer scores 0 (ANLS threshold)."""
 
 MOST_LITERAL = 20_000
-"""Characters of a column with answers that are read as a Python list."""
+"""Maximum size of a column that is read as a Python list of answers."""
 
 
 @dataclass(frozen=True)
 class DocVqa(TurnOptions):
-    """One question about one page a case."""
+    """DocVQA environment: one case is one question about one page."""
 
     image_detail: ImageDetail = "auto"
     data_root: Path = Path()
-    """Where paths of pages begin; else they are looked for beside the file."""
+    """Base folder of page paths; pages beside the file are found as well."""
 
     name = "docvqa"
     again = AGAIN
@@ -59,7 +59,7 @@ class DocVqa(TurnOptions):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("docvqa")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -83,7 +83,7 @@ class DocVqa(TurnOptions):
             yield item(row, {**data, "image": picture, "topic": kind}, names=("questionId", *IDS))
 
     def pose(self, case: Case) -> Posed:
-        """The question, and behind it the page."""
+        """Prompt with the question and the page."""
         data = values(case)
         page = load_picture(data["image"], self.data_root, self.image_detail)
         return Posed.of([f"{data['question']}\n\n{ASK}", page], SYSTEM)
@@ -112,9 +112,10 @@ def anls(answer: str, golds: Iterable[str]) -> float:
 
 
 def levenshtein(one: str, other: str) -> int:
-    """Letters to insert, delete or replace to make one text of another."""
+    """Edit distance: letters to insert, delete or replace."""
     if len(one) < len(other):
         one, other = other, one
+    # one row of the table at a time; the shorter text makes the row
     before = list(range(len(other) + 1))
     for n, letter in enumerate(one, 1):
         row = [n]
@@ -129,7 +130,7 @@ def _similarity(answer: str, gold: str) -> float:
     longest = max(len(answer), len(gold))
     if not longest:
         return 1.0
-    # every further letter has to be inserted; an answer of any length costs no time
+    # the distance is at least the difference in length: long answers cost no time
     if abs(len(answer) - len(gold)) / longest >= NEAR:
         return 0.0
     distance = levenshtein(answer, gold) / longest
@@ -141,7 +142,7 @@ def _normal(text: str) -> str:
 
 
 def _golds(fields: Fields, row: Row) -> Sequence[str] | None:
-    """The expected answers; one column may hold a list as Python writes it."""
+    """Expected answers; a column may hold a Python list."""
     for name in ("answers", "answer", "ground_truth"):
         value = row.data.get(name)
         if isinstance(value, str) and value.strip().startswith("["):

@@ -78,15 +78,15 @@ SCRIPTS: Mapping[str, tuple[str, ...]] = {
     "TELUGU": ("te",),
     "THAI": ("th",),
 }
-"""The first word of a letter's name in Unicode, and who writes with it."""
+"""First word of a letter's Unicode name, and the languages written with it."""
 
 FOREIGN = 0.2
-"""The share of letters of another script from which a text is not in one language alone."""
+"""Maximum share of letters of another script in a text of one language."""
 
 
 @lru_cache
 def _common() -> Mapping[str, frozenset[str]]:
-    """Words that texts of a language are full of, where a script does not tell it."""
+    """Common words of the languages that share a script with others."""
     folder = files("kept.evaluators.environments")
     text = folder.joinpath("ifeval_words.txt").read_text(encoding="utf-8")
     rows = (line.partition(": ") for line in text.splitlines())
@@ -94,12 +94,12 @@ def _common() -> Mapping[str, frozenset[str]]:
 
 
 def name_of(code: str) -> str:
-    """A language by its name."""
+    """Name of a language."""
     return LANGUAGES.get(code, f"`{code}`")
 
 
 def is_in(text: str, code: str) -> bool:
-    """Whether a text is in a language; one without letters is in none."""
+    """True if a text is in a language; a text without letters is in none."""
     code = code.partition("-")[0].lower()
     scripts = _scripts(text)
     total = sum(scripts.values())
@@ -108,6 +108,7 @@ def is_in(text: str, code: str) -> bool:
     script, most = scripts.most_common(1)[0]
     if code == "ja" and any(scripts[one] for one in ("HIRAGANA", "KATAKANA")):
         return True
+    # one script may serve several languages; then common words decide
     who = SCRIPTS.get(script, ())
     if code not in who or (total - most) / total > FOREIGN:
         return False
@@ -115,7 +116,8 @@ def is_in(text: str, code: str) -> bool:
 
 
 def language_of(text: str, among: tuple[str, ...]) -> str | None:
-    """Which of some languages has most of its common words in a text; None where none has any."""
+    """Language with the most common words in a text; None if no language has any."""
+    # `\w` misses the vowel signs of Devanagari; the second count catches words of other scripts
     words = Counter(re.findall(r"[^\W\d_]+(?:[\u0900-\u097f]+)*", text.lower()))
     words += Counter(text.lower().split())
     hits = {code: sum(words[word] for word in _common()[code]) for code in among}
@@ -157,7 +159,7 @@ def sentences_of(text: str) -> list[str]:
 
 
 def _ends_sentence(block: str, begin: int, end: re.Match[str]) -> bool:
-    """Whether a stop ends a sentence."""
+    """True if a stop ends a sentence."""
     if not end[0].startswith(".") or end[0].startswith(".."):
         return True
     before = re.search(r"[\w.]+\Z", block[begin : end.start()])
@@ -205,7 +207,7 @@ class Arguments(TypedDict):
 _TYPES = get_type_hints(Arguments)
 
 Check = Callable[[str, Arguments], str]
-"""What is wrong with a text; nothing where it follows the instruction."""
+"""Check of a text that returns the fault; empty if the text follows the instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +220,12 @@ class Checked:
 
 
 def unmet(kind: Kind, text: str, args: Arguments) -> str:
-    """What of an instruction a text does not follow; nothing where it does."""
+    """Text that says how an instruction is not followed; empty if it is."""
     return CHECKS[kind].check(text, args)
 
 
 def _compared(found: int, relation: str, wanted: int, what: str) -> str:
-    """What is wrong with a number, where something is."""
+    """Compare a number as asked and return the fault; empty if it fits."""
     fits = found < wanted if relation == "less than" else found >= wanted
     return "" if fits else f"{count(found, what)}, and {relation} {wanted} were asked for"
 
@@ -445,7 +447,7 @@ __all__ = ["IfEval"]
 
 @dataclass(frozen=True)
 class IfEval(Environment):
-    """One prompt a case."""
+    """IFEval environment: one case is one prompt."""
 
     name = "ifeval"
     data = (
@@ -455,7 +457,7 @@ class IfEval(Environment):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("ifeval")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -477,7 +479,7 @@ class IfEval(Environment):
         return Posed(values(case)["prompt"])
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
-        """Every instruction is checked, on the reply as it stands."""
+        """Check every instruction on the unchanged reply."""
         wanted = instructions(case)
         text = rollout.output
         faults = [(kind, unmet(kind, text, args)) for kind, args in wanted]
@@ -491,7 +493,7 @@ class IfEval(Environment):
         return Graded(float(not broken), share, "; ".join(broken), told, metrics)
 
     def about(self, case: Case) -> About:
-        """The prompt, and what kinds of instructions it has; nothing is hidden."""
+        """Prompt and its kinds of instructions; nothing is hidden."""
         data = values(case)
         return About(data["prompt"], ", ".join(data["instruction_id_list"]))
 
@@ -512,7 +514,7 @@ def loosened(text: str) -> list[str]:
 
 
 def _wanted(row: Row, fields: Fields) -> list[tuple[Kind, dict[str, object]]] | None:
-    """The instructions of a row; None where something is wrong with them, which is reported."""
+    """Instructions of a row; None if they are invalid, which is reported."""
     kinds: object = row.data.get("instruction_id_list")
     given: object = row.data.get("kwargs")
     if not isinstance(kinds, list) or not kinds or not isinstance(given, list):

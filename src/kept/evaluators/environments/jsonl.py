@@ -1,9 +1,8 @@
-"""Any file of questions and answers: the environment for data that has no environment of its own.
+"""Generic environment for any file of questions and answers.
 
-`question_field` and `answer_field` name the columns, `type_field` one that tells kinds of cases
-apart, `context_field` one that is shown above the question. How answers are measured is `exact`,
-`f1`, `contains` or `number`; with metrics of agent tests instead, whoever makes the environment
-hands their scorer in.
+`question_field` and `answer_field` name the columns. `type_field` names a column with the kind of
+a case, `context_field` one that is shown above the question. `measure` is `exact`, `f1`,
+`contains` or `number`. To use metrics of agent tests instead, the caller passes their scorer.
 """
 
 import json
@@ -26,21 +25,21 @@ SYSTEM = "Give the answer alone between <answer> and </answer>."
 
 @dataclass(frozen=True)
 class Jsonl(Environment):
-    """One row a case."""
+    """Generic environment: one case is one row."""
 
     question_field: str = "question"
     answer_field: str = "answer"
     context_field: str = ""
     type_field: str = ""
     measure: Measure = "exact"
-    """What makes an answer right."""
+    """Rule by which an answer is right."""
     system: str = SYSTEM
-    """What is said before the skill; how answers are marked belongs here."""
+    """System prompt before the skill; it says how to mark the answer."""
 
     name = "jsonl"
 
     def skill(self) -> Mapping[str, str]:
-        """Hardly anything: nobody knows what the questions are."""
+        """Almost empty initial skill: the questions are not known."""
         return initial("jsonl")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -75,7 +74,7 @@ class Jsonl(Environment):
         return Posed(f"{context}{data[self.question_field]}", self.system)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
-        """As `measure` says."""
+        """Grade an answer by `measure`."""
         answer = answer_in(rollout.output)
         if isinstance(answer, Failure):
             return answer

@@ -60,14 +60,14 @@ _LETTER = re.compile(r"\b([A-Z])\b")
 
 @dataclass(frozen=True)
 class LiveMathematicianBench(TurnOptions):
-    """One question a case."""
+    """LiveMathematicianBench environment: one case is one question."""
 
     shuffle_choices: bool = True
     shuffle_seed: int = 42
     use_theorem: bool = False
-    """Whether the theorem is shown that the question is made from."""
+    """Show the theorem that the question is made from."""
     use_sketch: bool = False
-    """Whether the sketch of its proof is shown."""
+    """Show the sketch of its proof."""
     prompt: Literal["current", "official"] = "current"
     """`official` asks as the benchmark does, and takes the answer from a box."""
     exec_timeout: float = 300.0
@@ -89,11 +89,11 @@ class LiveMathematicianBench(TurnOptions):
             raise ValueError("`exec_timeout` is not above 0")
 
     def exec_seconds(self) -> float:
-        """As the config says."""
+        """Return `exec_timeout`."""
         return self.exec_timeout
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("livemathematicianbench")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -155,7 +155,7 @@ class LiveMathematicianBench(TurnOptions):
         return Failure("parse", "candidate", f"{quoted(said)} is none of the choices")
 
     def document(self, results: Sequence[CaseResult], asked: AskedStudent) -> Json:
-        """What `eval_livemathematicianbench_baseline` writes."""
+        """Document in the format of `eval_livemathematicianbench_baseline`."""
         rows = sorted((self._result(one) for one in results), key=lambda row: row["id"])
         correct = sum(row["is_correct"] for row in rows)
         accuracy = correct / len(rows) if rows else 0.0
@@ -232,7 +232,7 @@ def label_of(answer: str, choices: Sequence[Choice]) -> str:
 
 
 def boxed_label(text: str) -> str | Failure:
-    """The letter in the last box; else behind `answer is` or `Answer:`; else the last one."""
+    """Letter in the last box, else after `answer is` or `Answer:`, else the last one."""
     for pattern in (_BOXED, _SAID, _MARKED, _LETTER):
         found = pattern.findall(text)
         if found:
@@ -280,7 +280,7 @@ def _choices(fields: Fields, row: Row) -> tuple[list[str], str] | None:
 
 
 def _place(choices: Sequence[Choice], wanted: Choice) -> int | None:
-    """Where the right choice stands: by its label and text, or by the one that is given."""
+    """Index of the right choice, by label and text or by the one that is given."""
     for at, choice in enumerate(choices):
         same_text = not wanted.text or choice.text == wanted.text
         if choice.label == wanted.label and same_text:

@@ -62,10 +62,10 @@ Check the solution against the diagram once more. If the answer should change, c
 case give the final answer between <answer> and </answer>."""
 
 TEXT_ONLY, TEXT_DOMINANT = "Text Only", "Text Dominant"
-"""The version without any picture, and the one that says everything in words besides."""
+"""Version without a picture, and the version that also says everything in words."""
 
 WHOLE = "testmini.json"
-"""The file below `data_root` with all versions."""
+"""File below `data_root` with all versions."""
 
 TWIN: Final = "text_dominant_question"
 
@@ -85,15 +85,15 @@ class Version(TypedDict):
 
 @dataclass(frozen=True)
 class MathVerse(TurnOptions, JudgeOptions):
-    """One version of one problem a case."""
+    """MathVerse environment: one case is one version of one problem."""
 
     problem_version: str = "Text Lite"
-    """The version that is looked at; empty for all."""
+    """Version to use; empty for all."""
     use_text_dominant_reference: bool = False
-    """Whether analysts are told the problem in words, from `testmini.json` below `data_root`."""
+    """Show analysts the problem in words, from `testmini.json` below `data_root`."""
     image_detail: ImageDetail = "auto"
     data_root: Path = Path()
-    """Where paths of pictures begin; else they are looked for beside the file."""
+    """Base folder of picture paths; pictures beside the file are found as well."""
 
     name = "mathverse"
     again = AGAIN
@@ -106,7 +106,7 @@ class MathVerse(TurnOptions, JudgeOptions):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("mathverse")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -139,7 +139,7 @@ class MathVerse(TurnOptions, JudgeOptions):
             fields.problems.append(Problem(str(path), "", message))
 
     def _data(self, fields: Fields, row: Row) -> Version | None:
-        """The fields of a case; None, and problems, where a row has none."""
+        """Fields of a case; None, and problems, if the row is invalid."""
         version = str(row.data.get("problem_version") or "")
         question = str(row.data.get("question") or "").strip()
         golds = fields.texts(row, ("answer",))
@@ -183,7 +183,7 @@ class MathVerse(TurnOptions, JudgeOptions):
         return str(index) if self.problem_version else f"{index}:{row.data.get('problem_version')}"
 
     def _twins(self) -> Mapping[str, str]:
-        """The problems in words, by their index, where analysts are told."""
+        """Problems in words by index; empty if analysts do not get them."""
         path = self.data_root / WHOLE
         if not self.use_text_dominant_reference:
             return {}
@@ -197,7 +197,7 @@ class MathVerse(TurnOptions, JudgeOptions):
         }
 
     def twin(self, case: Case) -> str:
-        """The problem of which a case is one version, where a run has several."""
+        """Problem that a case is a version of, if a run has several versions."""
         problem, colon, version = case.id.rpartition(":")
         several = not self.problem_version and colon
         return problem if several and version == values(case)["problem_version"] else ""
@@ -210,7 +210,7 @@ class MathVerse(TurnOptions, JudgeOptions):
                 yield Defect(case.id, TWICE)
 
     def pose(self, case: Case) -> Posed:
-        """The problem, and behind it the picture."""
+        """Prompt with the problem and the picture."""
         data = values(case)
         ask = ASK_CHOICE if _right(data) else ASK_FREE
         parts: list[str | Image] = [f"{data['question'] or IN_PICTURE}\n\n{ask}"]
@@ -219,7 +219,7 @@ class MathVerse(TurnOptions, JudgeOptions):
         return Posed.of(parts, SYSTEM)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | JudgeQuestion | Failure:
-        """The right label, the same formula, or what a judge says."""
+        """Grade by the label, by an equal formula, or by a judge."""
         data = values(case)
         answer = final_answer(rollout.output)
         if isinstance(answer, Failure):
@@ -268,7 +268,7 @@ def final_answer(text: str) -> str | Failure:
 
 
 def _right(data: Version) -> list[frozenset[str]]:
-    """Every set of labels that is right; none for a problem without choices.
+    """All right sets of labels; empty for a problem without choices.
 
     A published answer is a label, a label in brackets, several labels, or the text of a choice.
     """

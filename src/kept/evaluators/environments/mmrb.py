@@ -75,11 +75,11 @@ class Question(TypedDict):
 
 @dataclass(frozen=True)
 class Mmrb(TurnOptions):
-    """One question over some pictures a case."""
+    """MMRB environment: one case is one question over several pictures."""
 
     image_detail: ImageDetail = "auto"
     data_root: Path = Path()
-    """Where paths of pictures begin that are not those beside the file."""
+    """Base folder of picture paths; a picture beside the file comes first."""
     free_form: Literal["equal", "contains"] = "equal"
     """`contains` takes an answer that holds the expected one, or is a part of it."""
 
@@ -94,7 +94,7 @@ class Mmrb(TurnOptions):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("mmrb")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -126,7 +126,7 @@ class Mmrb(TurnOptions):
                     yield Item(Case(":".join(parts) if numbered else id_of(row), data), row.where)
 
     def _pictures(self, fields: Fields, row: Row) -> list[Picture] | None:
-        """All pictures of a row in order; None, and a problem each, where one is missing."""
+        """All pictures of a row in order; None, and problems, if any is missing."""
         given = row.data.get("images", row.data.get("image_paths"))
         named = cast("list[object]", given) if isinstance(given, list) else []
         if not named:
@@ -209,14 +209,14 @@ def same_words(answer: str, gold: str) -> bool:
 
 
 def contains(answer: str, gold: str) -> bool:
-    """True where one is a part of the other, letter by letter."""
+    """True if one text is part of the other, letter by letter."""
     one, other = _words(answer), _words(gold)
     return bool(one and other) and (one in other or other in one)
 
 
 def _words(text: str) -> str:
     plain = _THOUSANDS.sub("", bare(text).casefold())
-    # signs alone are all there is to compare
+    # without words or numbers only the signs are left to compare
     return " ".join(_WORD.findall(plain)) or " ".join(plain.split())
 
 
@@ -260,7 +260,7 @@ def _is_choice(data: Question) -> bool:
 
 
 def _right(data: Question) -> str:
-    """The label of the right choice; empty where the answer is none of them."""
+    """Label of the right choice; empty if the answer is none of them."""
     return chosen(data["answer"][0], _choices(data)) if _is_choice(data) else ""
 
 
@@ -273,7 +273,7 @@ def _choices(data: Question) -> list[Choice]:
 
 
 def _asked(data: Question) -> str:
-    """The question; the choices are added where they are no part of it."""
+    """Question with its choices, which are added if they are not in it."""
     question = data["question"]
     choices = _choices(data)
     there = " ".join(question.split())
@@ -283,7 +283,7 @@ def _asked(data: Question) -> str:
 
 
 def _texts(row: Row) -> list[str]:
-    """The options as texts with their labels where they have some of their own."""
+    """Options as texts; with their labels if the row gives them separately."""
     given = row.data.get("options")
     found = choices_in(given)
     if isinstance(given, list) and all(isinstance(one, str) for one in cast("list[object]", given)):

@@ -38,19 +38,19 @@ from kept.evaluators.environments.datasets import Fields, Row, as_items, item, r
 from kept.evaluators.tools.document_tools import Documents, document_tools
 
 KEPT_SIGNS = ".-%"
-"""Punctuation that means something in a number."""
+"""Punctuation that has a meaning in a number."""
 
 LONGEST = 250
-"""Characters of an answer that is no essay."""
+"""Maximum length of an answer in characters."""
 
 NEAR = 20
-"""Characters before and behind a number among which its unit is looked for."""
+"""Characters before and after a number in which its unit is searched."""
 
 FIRST_YEAR, LAST_YEAR = 1900, 2100
-"""Whole numbers between them are taken for years that an answer only mentions."""
+"""Whole numbers in this range are taken for years that an answer only mentions."""
 
 SHORTEST_TEXT = 2
-"""Letters beside the numbers of an answer, from which they count."""
+"""Minimum number of letters beside the numbers from which on the text is compared."""
 
 _DROPPED = str.maketrans("", "", "".join(set(punctuation) - set(KEPT_SIGNS)))
 _NO_WORDS = re.compile(r"\b(?:millions?|billions?|dollars?|nominal)\b")
@@ -79,7 +79,7 @@ class Number(NamedTuple):
 
     value: float
     unit: str = ""
-    """`million` and the like, where one is named near it."""
+    """Unit near it, as `million`; empty if there is none."""
 
     @property
     def is_year(self) -> bool:
@@ -94,7 +94,7 @@ def normal(text: str) -> str:
 
 
 def token_f1(answer: str, gold: str) -> float:
-    """The share of words that both have, of those of either (F1)."""
+    """F1 of the words of two texts."""
     said, wanted = normal(answer).split(), normal(gold).split()
     if not said or not wanted:
         return float(said == wanted)
@@ -103,7 +103,7 @@ def token_f1(answer: str, gold: str) -> float:
 
 
 def official(answer: str, gold: str, tolerance: float = 0.0) -> bool:
-    """Agree by the published rule."""
+    """True if an answer is right by the published rule."""
     # one line that is not too long, and that does not give up
     lines = [line for line in answer.splitlines() if line.strip()]
     given_up = "unable to determine" in answer.lower()
@@ -128,7 +128,7 @@ def official(answer: str, gold: str, tolerance: float = 0.0) -> bool:
 
 
 def numbers_in(text: str) -> list[Number]:
-    """The numbers of a text in order; a sign of percent is left aside, brackets are a minus."""
+    """Numbers of a text in order; percent signs are ignored, brackets are a minus."""
     plain = _GROUPED.sub(lambda match: match[0].replace(",", ""), _signed(_plain(text)))
     found: list[Number] = []
     for match in _NUMBER.finditer(plain):
@@ -156,14 +156,14 @@ def _same(wanted: Number, said: Number, near: Nearness) -> bool:
 
 
 def _is_list(gold: str, wanted: Sequence[Number]) -> bool:
-    """Tell a list of nothing but numbers, in brackets, from any other answer."""
+    """True if the expected answer is a bracketed list of numbers only."""
     body = _list_body(gold)
     values = [number.value for number in wanted]
     return body is not None and len(values) > 1 and _splits(body, values, lambda a, b: a == b)
 
 
 def _splits(text: str, values: Sequence[float], near: Nearness) -> bool:
-    """Part a text at some of its commas so that the values come out in order.
+    """True if a text splits at some of its commas into the values, in order.
 
     A comma may stand between two values or inside one, as in `8,152,260` for 8 and 152260.
     """
@@ -173,6 +173,7 @@ def _splits(text: str, values: Sequence[float], near: Nearness) -> bool:
     def fits(piece: int, value: int) -> bool:
         if value == len(values):
             return piece == len(pieces)
+        # try every number of pieces for this value; `cache` keeps it polynomial
         for end in range(piece + 1, len(pieces) + 1):
             item = _item(",".join(pieces[piece:end]))
             if item is not None and near(values[value], item) and fits(end, value + 1):
@@ -183,7 +184,7 @@ def _splits(text: str, values: Sequence[float], near: Nearness) -> bool:
 
 
 def _item(text: str) -> float | None:
-    """The number that an item of a list is; None where it is something else."""
+    """Number of a list item; None if it is something else."""
     item = text.strip()
     if re.search(r"\s,|,\s", item):
         return None
@@ -192,7 +193,7 @@ def _item(text: str) -> float | None:
 
 
 def _list_body(text: str) -> str | None:
-    """The inside of the only brackets of a text; None where numbers stand outside of them."""
+    """Inside of the only brackets of a text; None if there are numbers outside."""
     plain = _plain(text)
     found = list(_LIST.finditer(plain))
     if len(found) != 1:
@@ -202,7 +203,7 @@ def _list_body(text: str) -> str | None:
 
 
 def _texts_agree(answer: str, gold: str) -> bool:
-    """Compare what stands beside the numbers, as the month of a date; one may hold the other."""
+    """Compare the words beside the numbers, as the month of a date; one may contain the other."""
     wanted, said = _beside(gold), _beside(answer)
     if not wanted:
         return True
@@ -210,14 +211,14 @@ def _texts_agree(answer: str, gold: str) -> bool:
 
 
 def _beside(text: str) -> str:
-    """The words of a text that are neither numbers nor units; empty where there are none."""
+    """Words of a text that are neither numbers nor units; empty if there are none."""
     words = _NUMBER.sub("", _plain(text).lower()).replace(",", "")
     words = " ".join(re.sub(r"[^\w\s]", " ", _BESIDE.sub("", words)).split())
     return words if len(words) >= SHORTEST_TEXT else ""
 
 
 def _bare(text: str) -> str:
-    """A text in lower case without quotes round it, and without what stands in brackets."""
+    """Text in lower case, without quotes around it and without parts in brackets."""
     plain = text.strip().lower().strip('"').strip("'")
     return " ".join(re.sub(r"\([^)]*\)", "", plain).split())
 
@@ -246,27 +247,27 @@ You answer questions from documents. Look the figures up in the documents that y
 the answer out, and give it alone between <answer> and </answer>."""
 
 TRANSFORMED = "transformed"
-"""The folder of a download in which its texts lie."""
+"""Folder of a download that holds its texts."""
 
 MOST_SHOWN = 20
 """Documents that the prompt lists."""
 
 _BETWEEN = re.compile(r",\s*(?=https?://)|(?<=\.txt),|,\s+")
-"""What stands between the items of one line; a comma inside an address is a part of it."""
+"""Separator of the items of one line; a comma inside an address is part of the address."""
 
 
 @dataclass(frozen=True)
 class OfficeQa(Environment):
-    """One question a case, with the documents that it needs."""
+    """OfficeQA environment: one case is one question with its documents."""
 
     data_dirs: tuple[Path, ...] = (Path("data/officeqa_docs_official"),)
-    """Folders with documents; of each its folder `transformed` where there is one."""
+    """Folders with documents; the subfolder `transformed` is used if there is one."""
     max_tool_turns: int = 24
-    """Replies of a student in all, its answer among them."""
+    """Maximum number of replies of a student, the answer included."""
     measure: Literal["exact", "official"] = "exact"
     """`official` compares numbers and units as the benchmark does."""
     tolerance: float = 0.0
-    """Of `official`: how far a number may be off, as a share of the expected one."""
+    """Relative tolerance of a number, for `official`."""
     exec_timeout: float = 600.0
     """Seconds for one execution of an agent CLI."""
 
@@ -289,15 +290,15 @@ class OfficeQa(Environment):
             raise ValueError("`data_dirs` names no folder")
 
     def replies(self) -> int:
-        """As the config says."""
+        """Return `max_tool_turns`."""
         return self.max_tool_turns
 
     def exec_seconds(self) -> float:
-        """As the config says."""
+        """Return `exec_timeout`."""
         return self.exec_timeout
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("officeqa")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -338,7 +339,7 @@ class OfficeQa(Environment):
         return Posed(text, SYSTEM, files=_Files(self._documents(case)))
 
     def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One answer, once the documents are known to be those of the case."""
+        """Check that the documents are unchanged, and return an episode of one reply."""
         there = self._documents(case)
         for document in values(case)["documents"]:
             path = there.find(document["path"])
@@ -355,7 +356,7 @@ class OfficeQa(Environment):
         return document_tools(self._documents(case))
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
-        """Equality or the published rule; shared words are told in any case."""
+        """Grade by equality or by the published rule; the F1 of words is always reported."""
         if "<answer>" not in rollout.output.lower():
             return Failure("parse", "candidate", "there is no <answer> in the reply")
         answer, gold = answer_in(rollout.output), values(case)["answer"]
@@ -376,7 +377,7 @@ class OfficeQa(Environment):
         return About(self.pose(case).prompt, data["category"], gold, golds=(gold,))
 
     def _documents(self, case: Case) -> Documents:
-        """Those that a row names; all where it names none."""
+        """Documents that a row names; all if it names none."""
         named = values(case)["source_files"]
         return Documents(self._roots(), frozenset(map(_name, named)) if named else None)
 
@@ -407,13 +408,13 @@ class _Files(Mapping[str, bytes]):
 
 @dataclass(slots=True)
 class _Shelf:
-    """All documents, with their hashes where these were asked for."""
+    """All documents, with a cache of their hashes."""
 
     documents: Documents
     _hashes: dict[Path, str] = field(default_factory=dict[Path, str])
 
     def named(self, fields: Fields, row: Row, names: Sequence[str]) -> list[dict[str, str]] | None:
-        """The documents that a row names; None, and a problem, where one is not there."""
+        """Documents that a row names; None, and a problem, if one is missing."""
         found: list[dict[str, str]] = []
         lacking: list[str] = []
         for name in dict.fromkeys(map(_name, names)):

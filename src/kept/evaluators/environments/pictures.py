@@ -1,7 +1,6 @@
 """Pictures of cases: a case holds path and content hash, a prompt holds the bytes.
 
-The hash is a part of the case, and so of the inputs of a run: a picture that was changed since is
-noticed.
+The hash is part of the case, and so of the inputs of a run: a changed picture is detected.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from kept.evaluators.tools import documents
 from kept.evaluators.tools.documents import Unreadable
 
 ImageDetail = Literal["auto", "low", "high"]
-"""How closely a model looks at a picture, as a config spells it; `auto` is left to the provider."""
+"""Level of detail at which a model sees a picture; `auto` leaves it to the provider."""
 
 Picture = Mapping[str, str]
 """A picture in the data of a case: `path` and `sha256`."""
@@ -31,10 +30,10 @@ _SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image
 def find_picture(
     fields: Fields, row: Row, value: object, root: Path, others: Sequence[Path] = ()
 ) -> Picture | None:
-    """The picture that a row names: below `root`, beside the row's file, or in another folder.
+    """Find the picture that a row names: below `root`, beside the row's file, or in `others`.
 
-    None, and a problem, where there is none. Its path is told from `root` where it lies there, so
-    that data that was moved is the same data. Reads what a generated split has written as well.
+    Returns None and adds a problem if there is none. The path is relative to `root` if possible,
+    so that moved data stays the same data. Rows of a generated split are accepted as well.
     """
     given = value.get(_PATH) if is_dict(value) else value
     if not isinstance(given, str) or not given.strip():
@@ -58,7 +57,7 @@ def find_picture(
 
 
 def load_picture(picture: Picture, root: Path, detail: ImageDetail = "auto") -> Image:
-    """The picture of a case for a prompt; a `SetupError` where it is gone or has changed."""
+    """Load a picture for a prompt; raises `SetupError` if it is gone or has changed."""
     path = root / picture[_PATH]
     try:
         data = path.read_bytes()
@@ -74,13 +73,13 @@ def load_picture(picture: Picture, root: Path, detail: ImageDetail = "auto") -> 
 
 
 def path_from(root: Path, path: Path) -> str:
-    """A path from a folder, for the data of a case; the whole path where it lies elsewhere."""
+    """Path relative to a folder, for the data of a case; absolute if it is elsewhere."""
     whole, base = path.resolve(), root.resolve()
     return whole.relative_to(base).as_posix() if whole.is_relative_to(base) else str(whole)
 
 
 def marked(text: str, images: Sequence[Image], names: Sequence[str] = ()) -> str:
-    """A text that names each picture in its place, for readers who see the text alone."""
+    """Text with the name of each picture in its place, for readers of the text alone."""
     if not images:
         return text
     told = [f"[picture {n}]" for n in range(1, len(images) + 1)]
@@ -97,6 +96,7 @@ def picture_files(images: Sequence[Image]) -> Mapping[str, bytes]:
 
 
 def _pieces(text: str, images: Sequence[Image], told: Sequence[str]) -> Iterator[str]:
+    # marks at their offsets in order, then those without a place
     placed = [(image.at, mark) for image, mark in zip(images, told, strict=True)]
     done = 0
     for at, mark in sorted((at, mark) for at, mark in placed if at is not None):

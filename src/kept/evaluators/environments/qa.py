@@ -52,34 +52,34 @@ _MARKS = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How like an answer is to the best of those that are expected."""
+    """Similarity of an answer to the best of the expected ones."""
 
     exact: float
     f1: float
     inside: float
-    """1 where an expected answer stands somewhere in the answer."""
+    """1 if the answer contains an expected answer."""
 
 
 _SAME = Likeness(1.0, 1.0, 1.0)
 
 
 def normal(text: str) -> str:
-    """A text without what does not matter."""
+    """Text in lower case, without punctuation, articles and extra blanks."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_MARKS)).split())
 
 
 def exact(answer: str, gold: str) -> float:
-    """1 where they are the same but for what does not matter."""
+    """1 if both texts are the same after `normal`."""
     return float(normal(answer) == normal(gold))
 
 
 def token_f1(answer: str, gold: str) -> float:
-    """The harmonic mean of how much of each is in the other, word by word."""
+    """F1 of the words of two texts."""
     return _f1(normal(answer).split(), normal(gold).split())
 
 
 def likeness(answer: str, golds: Sequence[str]) -> Likeness:
-    """The best of each over all that are expected."""
+    """Best of each measure over all expected answers."""
     said, wanted = normal(answer), [normal(gold) for gold in golds]
     if said and said in wanted:
         return _SAME
@@ -93,7 +93,7 @@ def likeness(answer: str, golds: Sequence[str]) -> Likeness:
 
 def _f1(ours: Sequence[str], theirs: Sequence[str]) -> float:
     if not ours or not theirs:
-        # two answers of nothing but articles are the same, and one such is like no other
+        # texts of articles only are empty by now: equal to each other, unlike all others
         return float(ours == theirs)
     if set(ours).isdisjoint(theirs):
         return 0.0
@@ -108,12 +108,12 @@ Where there are options with letters, the answer is the letter in brackets, as i
 _CHOICE = re.compile(r"\(([A-Z])\)")
 _LETTER = re.compile(r"\A\(?([A-Za-z])\)?(?:[.:)\s].*)?\Z", re.DOTALL)
 _SPLIT = ("items", "train", "val", "test")
-"""Names of files that say nothing of their content."""
+"""File names that say nothing about the task."""
 
 
 @dataclass(frozen=True)
 class Bbh(Environment):
-    """One puzzle a case."""
+    """BIG-Bench Hard environment: one case is one puzzle."""
 
     name = "bbh"
     data = (
@@ -123,7 +123,7 @@ class Bbh(Environment):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("bbh")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -143,7 +143,7 @@ class Bbh(Environment):
         return Posed(values(case)["input"], BBH_SYSTEM)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
-        """Right or wrong; of a text, the words that are right count softly."""
+        """Grade right or wrong; for a target of several words, `soft` is their F1."""
         answer = answer_in(rollout.output)
         if isinstance(answer, Failure):
             return answer
@@ -161,7 +161,7 @@ class Bbh(Environment):
 
 
 def same(answer: str, target: str) -> bool:
-    """Whether an answer is the target, as what the target is."""
+    """True if an answer is the target, compared by the type of the target."""
     choice = _CHOICE.fullmatch(target)
     if choice is not None:
         marked = _CHOICE.findall(answer)
@@ -176,7 +176,7 @@ def _bare(text: str) -> str:
 
 
 def _task(row: Row) -> str:
-    """As the row says, else as its file is called."""
+    """Task that a row names, else the name of its file."""
     told = row.data.get("task")
     if isinstance(told, str) and told:
         return told
@@ -196,7 +196,7 @@ _TAG = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL | re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Gsm8k(Environment):
-    """One problem a case."""
+    """GSM8K environment: one case is one problem."""
 
     name = "gsm8k"
     data = (
@@ -206,7 +206,7 @@ class Gsm8k(Environment):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("gsm8k")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -244,10 +244,10 @@ class Gsm8k(Environment):
 
 
 def number_in(text: str) -> Decimal | None:
-    """The number that a text comes to; None where it has none."""
+    """Final number of a text; None if it has none."""
     tagged = _TAG.findall(text)
     if tagged:
-        # a tag is taken at its word: what was worked out before it is no answer
+        # only the tag counts: numbers before it are no answer
         return _last(tagged[-1])
     if _MARK not in text:
         return _last(text)
@@ -281,10 +281,10 @@ case give the final answer between <answer> and </answer>."""
 
 @dataclass(frozen=True)
 class SearchQa(TurnOptions):
-    """One question a case."""
+    """SearchQA environment: one case is one question."""
 
     max_context_chars: int = 6000
-    """Characters of the passages; 0 for all."""
+    """Maximum length of the passages in characters; 0 for no limit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -300,7 +300,7 @@ class SearchQa(TurnOptions):
     )
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("searchqa")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -321,7 +321,7 @@ class SearchQa(TurnOptions):
                 yield item(row, {**data, "context": context})
 
     def pose(self, case: Case) -> Posed:
-        """The question behind its passages."""
+        """Prompt with the passages, then the question."""
         data = values(case)
         context, left = cut_documents(data["context"], self.max_context_chars)
         parts = [f"Passages:\n\n{context}"] if context else []
@@ -351,7 +351,7 @@ class SearchQa(TurnOptions):
 
 
 def cut_documents(context: str, most: int) -> tuple[str, str]:
-    """As many whole passages as there is room for, from the first; and what was left out."""
+    """First passages that fit as a whole, and a note on what was left out."""
     documents = [one.strip() for one in context.split(DOC)]
     documents = [one for one in documents if one]
     kept: list[str] = []

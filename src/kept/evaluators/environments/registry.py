@@ -28,8 +28,9 @@ from kept.evaluators.environments.chat_student import PROBE, EnvScorer, probed
 from kept.evaluators.environments.datasets import Parted, part
 
 GROUP = "kept.environments"
+"""Group of entry points."""
+
 _HERE = "kept.evaluators.environments"
-"""The group of entry points."""
 
 BUILT_IN: Mapping[str, str] = {
     "alfworld": f"{_HERE}.alfworld:AlfWorld",
@@ -51,7 +52,7 @@ BUILT_IN: Mapping[str, str] = {
 
 
 def find_env(settings: EnvSettings) -> Environment:
-    """The environment that settings name, with their options; a `SpecError` where that fails."""
+    """Make the environment that settings name; raises `SpecError` if that fails."""
     made = _class(settings)
     problems = list(_wrong_options(made, settings))
     if problems:
@@ -78,12 +79,12 @@ def find_env(settings: EnvSettings) -> Environment:
 
 
 def names() -> list[str]:
-    """The environments that can be named."""
+    """Names of all built-in environments and entry points."""
     return sorted({*BUILT_IN, *(one.name for one in entry_points(group=GROUP))})
 
 
 def option_names() -> set[str]:
-    """The options of all environments that come with Kept."""
+    """Option names of all built-in environments."""
     return {
         name
         for env in BUILT_IN
@@ -92,7 +93,7 @@ def option_names() -> set[str]:
 
 
 def missing(env: object) -> list[str]:
-    """What an object lacks to be an environment."""
+    """Names of attributes that an object lacks to be an environment."""
     wanted = ["name", *(name for name in dir(Environment) if not name.startswith("_"))]
     # not `hasattr`, which would have every property worked out
     return [name for name in wanted if inspect.getattr_static(env, name, None) is None]
@@ -122,7 +123,7 @@ def _imported(settings: EnvSettings, target: str) -> Any:  # noqa: ANN401 # a cl
     module, _, name = target.partition(":")
     folder = str(settings.folder.resolve())
     if folder not in sys.path:
-        # behind all others: a user's `json.py` must not become everybody's
+        # last in the path: a user's `json.py` must not replace the standard one
         sys.path.append(folder)
     try:
         value: Any = importlib.import_module(module)
@@ -145,7 +146,7 @@ def _parameters(made: Any) -> dict[str, inspect.Parameter]:  # noqa: ANN401 # a 
 
 
 def _placed(value: Any, settings: EnvSettings) -> Any:  # noqa: ANN401 # any option
-    """An option with its paths where the config means them."""
+    """Option with its paths relative to the folder of the config."""
     if isinstance(value, Path):
         return settings.path(str(value))
     if _is_paths(value):
@@ -202,9 +203,9 @@ Student = Callable[[Environment], Runner]
 
 
 def parted(env: Environment, settings: EnvSettings, *, deciding: bool = True) -> Parted:
-    """The cases of an environment; a `SpecError` with all that keeps it from being opened.
+    """Read and check the cases of an environment; a `SpecError` lists all problems.
 
-    `deciding` is False for a measurement, which needs no cases to decide by or to learn from.
+    `deciding` is False for a measurement, which needs neither holdout nor train cases.
     """
     problems: list[Problem] = []
     if env.needs():
@@ -236,10 +237,10 @@ def opened(
     scorer: Scorer | None = None,
     judge: Model | None = None,
 ) -> Opened:
-    """An environment with its cases, its skill and its student.
+    """Open an environment with its cases, skill and student.
 
-    `scorer` stands for the environment's own, where a config names how answers are measured;
-    `judge` decides what the environment's rules cannot.
+    `scorer` replaces the environment's own if the config names one. `judge` decides what the
+    environment's rules cannot.
     """
     skill = skill_of(env, settings)
     warnings = [few] if (few := too_few(by_split.cases)) is not None else []
@@ -268,7 +269,7 @@ def opened(
 
 
 def skill_of(env: Environment, settings: EnvSettings) -> Read:
-    """The skill to begin with: the one that is named, or the environment's own."""
+    """Initial skill: the one that the settings name, or the environment's own."""
     if not settings.skill_init:
         return Read(env.skill())
     if settings.no_skill:

@@ -66,16 +66,16 @@ ASK_JUDGE = """\
 Reply with one letter. A: the answer is correct. B: it is incorrect. C: it is not attempted."""
 
 MOST_PAGES = 2
-"""Pages that a student is shown of a case."""
+"""Maximum number of pages shown to a student per case."""
 
 MOST_CHARS = 6_000
-"""Characters of a page that it is shown."""
+"""Maximum number of characters shown of a page."""
 
 MOST_REPLIES = 2
-"""Replies of a student, however many turns a config allows."""
+"""Maximum number of replies of a student, whatever the config allows."""
 
 MOST_ANSWER = 2_000
-"""Characters of an answer that a judge is shown; a longer one is no short answer."""
+"""Maximum length of an answer in characters; a longer one fails."""
 
 _URL = re.compile(r"https?://[^\s\]\['\",]+")
 _VERDICT = re.compile(r"\W*([ABC])(?!\w)")
@@ -84,14 +84,14 @@ _OTHER_SIGNS = re.compile(r"[^\w%.\-\s]")
 
 @dataclass(frozen=True, kw_only=True)
 class SealQa(JudgeOptions):
-    """One question a case, with its evidence."""
+    """SealQA environment: one case is one question with its evidence."""
 
     pages_dir: Path | None = None
-    """A folder with pages by their address; see `kept.evaluators.tools.web_pages`."""
+    """Folder with pages by address; see `kept.evaluators.tools.web_pages`."""
     network: bool = False
-    """Whether a page that the folder has not got is fetched."""
+    """Fetch pages that are not in the folder."""
     max_tool_turns: int = 12
-    """Replies of a student at most; there are never more than two."""
+    """Maximum number of replies of a student; there are never more than two."""
     exec_timeout: float = 120.0
     """Seconds for one execution of an agent CLI."""
 
@@ -112,16 +112,16 @@ class SealQa(JudgeOptions):
             raise ValueError("`exec_timeout` is not above 0")
 
     def turns(self) -> int:
-        """One, and one more where there may be pages."""
+        """Return 1, or up to 2 if there may be pages."""
         more = self.pages_dir is not None or self.network
         return min(self.max_tool_turns, MOST_REPLIES) if more else 1
 
     def exec_seconds(self) -> float:
-        """As the config says."""
+        """Return `exec_timeout`."""
         return self.exec_timeout
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("sealqa")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -163,11 +163,11 @@ class SealQa(JudgeOptions):
         return Posed(f"{text}\n\n{ASK}", SYSTEM, files=self._files(data["urls"]))
 
     def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """One reply, and one more where the first has no answer."""
+        """Return the episode: one reply, and one more if the first has no answer."""
         return _Asked(self.pose(case), self._pages(), values(case)["urls"], scope)
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | JudgeQuestion | Failure:
-        """Right where it is equal; else a judge decides."""
+        """Grade as right if equal; else ask a judge."""
         if "<answer>" not in rollout.output.lower():
             return Failure("parse", "candidate", "there is no <answer> in the reply")
         answer, data = answer_in(rollout.output), values(case)
@@ -220,7 +220,7 @@ class _Files(Mapping[str, bytes]):
 
 
 class _Asked(OneReply):
-    """A question, and once more with pages."""
+    """Episode of a question that is asked once more with pages."""
 
     def __init__(self, posed: Posed, pages: Pages, urls: Sequence[str], scope: Scope) -> None:
         super().__init__(posed)
@@ -250,13 +250,13 @@ def normal(text: str) -> str:
 
 
 def contained(answer: str, gold: str) -> bool:
-    """Find one text in the other, as the original does where it has no judge."""
+    """True if one text contains the other, as in the original without a judge."""
     said, wanted = normal(answer), normal(gold)
     return bool(said and wanted) and (said in wanted or wanted in said)
 
 
 def verdict(reply: str) -> str:
-    """The letter that a judge's reply begins with; empty where there is none."""
+    """Letter at the beginning of a judge's reply; empty if there is none."""
     found = _VERDICT.match(reply)
     return found[1] if found else ""
 
@@ -276,7 +276,7 @@ def _why(answer: str) -> str:
 
 
 def _evidence(data: Mapping[str, object]) -> str:
-    """What searches brought; empty where the published label, one word, stands in its place."""
+    """Search results of a case; empty if the field holds only the published one-word label."""
     text = str(data["search_results"])
     return text if len(text.split()) > 1 else ""
 

@@ -25,9 +25,9 @@ class CaseResult:
     """Last text of the student."""
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
     why: str = ""
-    """Reason why the case is not solved; empty where it is."""
+    """Reason why the case is not solved; empty if it is."""
     failure: Failure | None = None
-    """The student's own failure, where it came to no answer."""
+    """Student's own failure, if it gave no answer."""
     seconds: float = 0.0
     left: Mapping[str, bytes] = field(default_factory=lambda: NO_FILES)
     """Files that an agent CLI made or changed."""

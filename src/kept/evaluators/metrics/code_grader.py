@@ -1,7 +1,7 @@
-"""Functions of a user as metrics, each in processes of its own, between walls.
+"""User functions as metrics, each in sandboxed processes of its own.
 
-A grader that raises, hangs or returns nonsense says nothing of the answer: that is a failure of the
-harness, and no candidate's.
+A grader that raises, hangs or returns nonsense says nothing about the answer. That is a failure of
+the harness; the candidate is not blamed.
 """
 
 import math
@@ -20,18 +20,18 @@ from kept.sandbox.worker_pool import MAX_WAITING
 from kept.settings import processors
 
 ENOUGH = 0.5
-"""What passes where neither the grader nor a threshold says."""
+"""Passing score if neither the grader nor a threshold decides."""
 
 
 def problem_with_grader(grader: str, folder: Path, passed_on: tuple[str, ...] = ()) -> str | None:
-    """Why `module:function` cannot be a grader, found by importing it in a process of its own."""
+    """Import `module:function` in a process; return why it cannot be a grader, else None."""
     if not all(grader.partition(":")):
         return f"`{grader}` is not `module:function`"
     return problem_with(_function(grader, folder, passed_on))
 
 
 def grader_warnings(graders: Iterable[str]) -> Iterator[str]:
-    """What does not hold of graders on this machine."""
+    """Warnings about graders that cannot be confined on this machine."""
     for grader in graders:
         if not (able := abilities()).walls:
             words = f"nothing keeps the grader `{grader}` from writing to your files"
@@ -39,7 +39,7 @@ def grader_warnings(graders: Iterable[str]) -> Iterator[str]:
 
 
 class Graders:
-    """The processes of all graders of a folder, started when needed and used again."""
+    """Worker processes of all graders of a folder, started on demand and reused."""
 
     def __init__(self, folder: Path, passed_on: tuple[str, ...] = ()) -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class Graders:
     async def measure(
         self, settings: CodeMetric, subject: Subject, seconds: float
     ) -> tuple[Measured | Failure, int]:
-        """What a grader says, and how often it was called to say so."""
+        """Call a grader, with retries; return its measurement and the number of calls."""
         pool = self._pools.get(settings.grader)
         if pool is None:
             function = _function(settings.grader, self._folder, self._passed_on)
@@ -63,7 +63,7 @@ class Graders:
                 return said, tries
 
     def close(self) -> None:
-        """End them."""
+        """End the processes."""
         for one in self._pools.values():
             one.close()
 
@@ -74,9 +74,9 @@ def _function(grader: str, folder: Path, passed_on: tuple[str, ...]) -> Function
 
 
 def _home(folder: Path, top: str) -> Path:
-    """The folder that a grader runs in: where its module lies, whatever link leads to it.
+    """Working directory of a grader: the real folder of its module, links resolved.
 
-    A candidate of a tuned agent links the modules that are named, and not what they need.
+    A candidate of a tuned agent links only the named modules, not what they import.
     """
     for entry in (folder / f"{top}.py", folder / top):
         if entry.is_symlink():

@@ -29,46 +29,46 @@ LIKENESS: tuple[Likeness, ...] = ("bleu", "rouge", "meteor")
 GRADED: tuple[Graded, ...] = ("groundedness", "relevance", "coherence", "fluency")
 
 RETRIES = 1
-"""How often a judge or a grader that failed is tried again, unless a metric says."""
+"""Default number of retries of a judge or a grader that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """What all kinds have in common."""
+    """Settings that all kinds of metrics share."""
 
     enabled: bool = True
     threshold: float | None = None
-    """The least score that passes."""
+    """Minimum score that passes."""
     fail_on_error: bool = False
-    """Whether nothing is measured any more of a case where this could not be measured."""
+    """True to stop measuring a case if this metric could not be measured."""
     retry_on_failure: int = RETRIES
     timeout_ms: int | None = None
-    """For one question to a judge, or one call of a grader; None leaves it to the scorer."""
+    """Time limit for one question to a judge or one grader call; None for the scorer's default."""
     model: Mapping[str, object] | None = None
-    """The judge of this metric alone, as the YAML has it."""
+    """Judge of this metric only, as in the YAML."""
 
     @property
     def name(self) -> str:
-        """What it is called, before a second one of that name is told apart."""
+        """Name of the metric, before duplicates get a number."""
         raise NotImplementedError
 
     @property
     def kind(self) -> Kind:
-        """Which kind it is."""
+        """Kind of the metric."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardMetric(Metric):
-    """Compares with the ground truth, or has a judge grade the answer."""
+    """Metric that compares with the ground truth, or has a judge grade the answer."""
 
     metric: Standard
     scale: int = 5
-    """Of a graded one: its greatest grade; the least is 1."""
+    """Highest grade of a judge's scale; the lowest is 1."""
     custom_prompt: str = ""
-    """Of a graded one: stands for the prompt of Kept's own."""
+    """Prompt in place of Kept's own, for judged metrics."""
     response_path: str = ""
-    """Where in a JSON answer the value stands that is measured: `a.b[0].c`."""
+    """Path of the measured value in a JSON answer: `a.b[0].c`."""
     case_insensitive: bool = False
     strip_whitespace: bool = False
     strip_punctuation: bool = False
@@ -79,7 +79,7 @@ class StandardMetric(Metric):
 
     @property
     def name(self) -> str:
-        """That of the measure."""
+        """Name of the measure."""
         return self.metric
 
     @property
@@ -90,7 +90,7 @@ class StandardMetric(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GEvalMetric(Metric):
-    """Has a judge grade by criteria of the user's."""
+    """Metric that a judge grades by the user's criteria."""
 
     called: str
     """`name` of the YAML."""
@@ -98,11 +98,11 @@ class GEvalMetric(Metric):
     evaluation_steps: tuple[str, ...] = ()
     evaluation_params: tuple[Param, ...] = ("actual_output",)
     strict_mode: bool = False
-    """Whether it is all or nothing."""
+    """True to grade all or nothing."""
 
     @property
     def name(self) -> str:
-        """As the user calls it."""
+        """Name given by the user."""
         return self.called
 
     @property
@@ -113,7 +113,7 @@ class GEvalMetric(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RagMetric(Metric):
-    """Has a judge look at an answer and the passages that were found, piece by piece."""
+    """Metric for which a judge checks an answer and retrieved passages piece by piece."""
 
     metric_type: RagType
     threshold: float | None = 0.5
@@ -121,7 +121,7 @@ class RagMetric(Metric):
 
     @property
     def name(self) -> str:
-        """That of the measure."""
+        """Name of the measure."""
         return self.metric_type
 
     @property
@@ -132,7 +132,7 @@ class RagMetric(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeMetric(Metric):
-    """Calls a function of the user's."""
+    """Metric that calls a user function."""
 
     grader: str
     """`module:function`."""
@@ -141,7 +141,7 @@ class CodeMetric(Metric):
 
     @property
     def name(self) -> str:
-        """As the user calls it, else that of the function."""
+        """Name given by the user, else the name of the function."""
         return self.called or self.grader.rpartition(":")[2]
 
     @property
@@ -159,16 +159,16 @@ _CLASSES: Mapping[str, type[Metric]] = {
 
 
 _TOLD_BY: Mapping[str, str] = {"metric_type": "rag", "criteria": "geval", "grader": "code"}
-"""What only one kind has, which tells it where nobody says `type`."""
+"""Keys of one kind only, which identify the kind if `type` is missing."""
 
 
 def read_metrics(rows: Iterable[Mapping[str, Any]]) -> tuple[Metric, ...]:
-    """The metrics of a list of the YAML; what is None there is left to its default."""
+    """Read a list of metrics from YAML; keys that are None keep their defaults."""
     return tuple(map(read_metric, rows))
 
 
 def read_metric(row: Mapping[str, Any]) -> Metric:
-    """One of them; raises `ValueError` for a kind or a key that there is not."""
+    """Read one metric; raises `ValueError` for an unknown kind or key."""
     given = {key: value for key, value in row.items() if value is not None}
     told = next((kind for key, kind in _TOLD_BY.items() if key in given), "standard")
     kind = given.pop("type", told)
@@ -187,10 +187,10 @@ def read_metric(row: Mapping[str, Any]) -> Metric:
 
 
 def keyed(metrics: Iterable[Metric]) -> tuple[tuple[str, Metric], ...]:
-    """Those that are switched on, each under the key that its score is told by.
+    """Enabled metrics, each with the key of its score.
 
-    Of several of one name the second is `name_2`, the third `name_3`: each has its own settings,
-    so each is a measure of its own.
+    Duplicate names get numbers, `name_2` and `name_3`: each has its own settings, so each is a
+    measure of its own.
     """
     taken = {PASSED}
     found: list[tuple[str, Metric]] = []
@@ -207,13 +207,13 @@ def keyed(metrics: Iterable[Metric]) -> tuple[tuple[str, Metric], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One exchange."""
+    """Inputs of metrics: one exchange and the annotations of its case."""
 
     input: str
     response: str
     ground_truth: str | None = None
     context: tuple[str, ...] = ()
-    """Passages: the case's own, else those that tools found."""
+    """Passages of the case, else those that tools found."""
     uses: tuple[ToolUse, ...] = ()
     index: int = 0
     case_name: str = ""
@@ -221,42 +221,42 @@ class Subject:
 
 
 class Measured(NamedTuple):
-    """What one metric came to; a metric that could not be measured is a `Failure` instead."""
+    """Result of one metric; one that could not be measured is a `Failure` instead."""
 
     score: float | None
-    """Between 0 and 1; None where the case has nothing to measure by."""
+    """Score from 0 to 1; None if the case lacks what the metric needs."""
     passed: bool | None = None
-    """What the metric itself thinks of it, which counts where there is no threshold."""
+    """Verdict of the metric itself, used if there is no threshold."""
     reason: str = ""
     error: str = ""
-    """What is wrong with the answer, so that it cannot be looked at."""
+    """Reason why the answer cannot be measured; empty if it can."""
     details: Mapping[str, object] = {}
 
 
 def unreadable(why: str) -> Measured:
-    """An answer that a metric cannot make sense of: the candidate's fault, and its worst score."""
+    """Worst score for an answer that a metric cannot read: the candidate's fault."""
     return Measured(0.0, False, why, why)
 
 
 def unmeasured(why: str) -> Measured:
-    """A case that a metric has nothing to measure by: nobody's fault, and no score."""
+    """No score: the case lacks what the metric needs, which is no failure."""
     return Measured(None, reason=f"not measured: {why}")
 
 
 def lacking(what: str) -> Measured:
-    """The same for a case without this."""
+    """No score: the case lacks the field `what`."""
     return unmeasured(f"the case has no `{what}`")
 
 
 def turns_of(case: Case) -> Sequence[Mapping[str, Any]]:
-    """What a case says of each exchange."""
+    """Annotations of a case, one mapping per exchange."""
     data = cast("Mapping[str, Any]", case.data)
     turns: Sequence[Mapping[str, Any]] | None = data.get("turns")
     return turns if turns else (data,)
 
 
 def subject_of(case: Case, index: int, turn: Mapping[str, Any], exchange: Exchange) -> Subject:
-    """An exchange with what its case says of it."""
+    """Exchange with the annotations of its case."""
     data = cast("Mapping[str, Any]", case.data)
     truth: object = turn.get("ground_truth")
     own: Sequence[str] | None = turn.get("retrieval_context")

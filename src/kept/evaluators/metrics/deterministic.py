@@ -37,12 +37,12 @@ _WORD_OR_MARK = re.compile(r"\w+|[^\w\s]")
 
 
 def missing_library(metric: Likeness) -> str | None:
-    """What has to be installed first; None where it is there."""
+    """Library to install for a metric; None if it is installed."""
     return None if find_spec(LIBRARIES[metric]) else LIBRARIES[metric]
 
 
 def likeness(metric: Likeness, response: str, truth: str) -> Measured:
-    """One of them, between 0 and 1."""
+    """Compute BLEU, ROUGE or METEOR, from 0 to 1."""
     match metric:
         case "bleu":
             from sacrebleu import sentence_bleu
@@ -77,27 +77,27 @@ def _between_0_and_1(score: float) -> float:
 
 
 class _Words:
-    """Words of any script: the library's own sees those of a–z alone, and nothing in Cyrillic."""
+    """Tokenizer for any script: the library's own knows only a–z, and no Cyrillic."""
 
     def tokenize(self, text: str) -> Sequence[str]:
         return _WORD.findall(text.casefold())
 
 
 class _NoSynonyms:
-    """Stands for a corpus that would have to be fetched."""
+    """Empty stand-in for the WordNet corpus, which would have to be downloaded."""
 
     def synsets(self, word: str) -> Sequence[object]:
         return ()
 
 
 QUICK = 500_000
-"""Product of two lengths that takes a tenth of a second at worst."""
+"""Product of two lengths up to which a comparison takes at most 0.1 s."""
 
 _LIKENESS = f"{__name__}:likeness"
 
 
 class Alike:
-    """The processes for long texts, started when needed and used again."""
+    """Similarity of texts; long ones run in processes, started on demand and reused."""
 
     def __init__(self) -> None:
         self._pool = FunctionPool(
@@ -107,7 +107,7 @@ class Alike:
     async def measure(
         self, metric: Likeness, response: str, truth: str, seconds: float
     ) -> Measured | Failure:
-        """What a likeness comes to."""
+        """Compute a similarity, in a process if the texts are long."""
         if library := missing_library(metric):
             message = f"`{metric}` needs `{library}`: {install_command('metrics')}"
             return Failure("harness", "infrastructure", message)
@@ -123,8 +123,8 @@ class Alike:
 
 
 SHOWN = 200
-"""Characters of an answer that a reason quotes; of what was expected it quotes none, for
-proposers read reasons."""
+"""Characters of an answer that a reason quotes. Expected answers are never quoted, for proposers
+read reasons."""
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 # comma, underscore, blank, and the blanks that keep a number on its line
@@ -138,7 +138,7 @@ def quoted(text: str) -> str:
 
 
 def equality(settings: StandardMetric, response: str, truth: str) -> Measured:
-    """1 where both texts are the same, after what the settings take away."""
+    """1 if both texts are equal after the normalization of the settings."""
     if _plain(settings, response) == _plain(settings, truth):
         return Measured(1.0, True)
     return Measured(0.0, False, f"{quoted(response)} is not what was expected")
@@ -153,7 +153,7 @@ def _plain(settings: StandardMetric, text: str) -> str:
 
 
 def numeric(settings: StandardMetric, response: str, truth: str) -> Measured:
-    """1 where both are numbers, no further apart than one of the tolerances allows."""
+    """1 if both are numbers within one of the tolerances."""
     wanted = number_in(settings, truth)
     if wanted is None:
         return unmeasured("`ground_truth` of the case is not a number")
@@ -168,7 +168,7 @@ def numeric(settings: StandardMetric, response: str, truth: str) -> Measured:
 
 
 def number_in(settings: StandardMetric, given: object) -> float | None:
-    """The number that a text is, read as the settings say; None where it is none."""
+    """Number in a text, read as the settings say; None if it is none."""
     text = str(given).strip()
     percent = settings.accept_percent and text.endswith("%")
     if percent:
@@ -185,22 +185,22 @@ _STEP = re.compile(r"(\w[\w-]*)|\[(\d+)\]")
 
 
 class NoValue(ValueError):
-    """An answer that has no such value; says why."""
+    """Answer without a value at the path; the message says why."""
 
 
 def value_at(answer: str, path: str) -> str:
-    """The value as text; raises `NoValue` where the answer has none, or more than one there."""
+    """Value at a path as text; raises `NoValue` if there is none, or more than one."""
     try:
         value: Any = parse_json(answer)
     except ValueError as error:
         raise NoValue(f"the answer is not JSON: {error}") from error
     been = ""
     for match in _STEP.finditer(path):
-        # no list has so many values as a number of more digits would need
+        # 18 digits are enough for any index; `int` of very long texts raises
         step = match[1] if match[1] is not None else int(match[2][:18])
         been += f"[{step}]" if isinstance(step, int) else f".{step}" if been else step
         try:
-            # a text has letters, and no values
+            # a text cannot be indexed here, though Python allows it
             if not isinstance(value, list if isinstance(step, int) else dict):
                 raise TypeError
             value = cast("Any", value)[step]

@@ -1,7 +1,7 @@
 """Validation of metrics before a run, and evaluation of one metric of one exchange.
 
-A metric is measured by its kind and held to its threshold. One that could not be measured has no
-score; the failure beside it says whose fault that is. Validation starts no process.
+A metric is measured by its kind and compared with its threshold. One that could not be measured has
+no score; its failure says who is to blame. Validation starts no process.
 """
 
 import time
@@ -52,14 +52,14 @@ from kept.settings import install_command
 
 
 def is_judged(metric: Metric) -> bool:
-    """Whether it needs a model as judge."""
+    """True if the metric needs a model as judge."""
     if isinstance(metric, Standard):
         return metric.metric in GRADED
     return isinstance(metric, GEvalMetric | RagMetric)
 
 
 def faults_of(metric: Metric) -> Iterator[tuple[str, str]]:
-    """Keys of a metric that cannot be as they are, each with why."""
+    """Invalid keys of a metric, each with the reason."""
     if not isinstance(metric, Standard):
         return
     if metric.metric in GRADED and metric.scale < 2:
@@ -69,7 +69,7 @@ def faults_of(metric: Metric) -> Iterator[tuple[str, str]]:
 
 
 def lack_of(metric: Metric, turn: Mapping[str, Any], *, retrieves: bool = True) -> str | None:
-    """What a turn has not got that a metric measures by; None where it has all.
+    """Text that names what a turn lacks for a metric; None if it has all.
 
     `retrieves` says that the agent has tools that may find passages.
     """
@@ -87,6 +87,7 @@ def lack_of(metric: Metric, turn: Mapping[str, Any], *, retrieves: bool = True) 
         return (
             None if number_in(metric, truth) is not None else "a `ground_truth` that is no number"
         )
+    # an empty list in the case means that there are no passages, None that tools find them
     finds = bool(passages) or (passages is None and retrieves)
     if isinstance(metric, RagMetric) and metric.metric_type in NEEDS_CONTEXT and not finds:
         return "no `retrieval_context`, and the agent no tool that finds any"
@@ -94,31 +95,31 @@ def lack_of(metric: Metric, turn: Mapping[str, Any], *, retrieves: bool = True) 
 
 
 JudgeOf = Callable[[Mapping[str, object] | None], Model | None]
-"""The judge that a metric's own `model` names; with None, the one of all metrics."""
+"""Returns the judge of a metric's own `model`; with None, the common judge."""
 
 LONGEST = 200_000
-"""Characters of an answer that is compared at all: others wait while it is looked at."""
+"""Maximum length of an answer that is compared, as comparing blocks other rollouts."""
 
 METRIC = "metric"
-"""The role of what is written down of a metric."""
+"""Role of trace items about metrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What metrics are measured with."""
+    """Resources for measuring metrics."""
 
     judge_of: JudgeOf
     folder: Path
-    """Where graders are found."""
+    """Folder of graders."""
     timeout: float = 60.0
-    """Seconds for one question or one call, unless a metric says."""
+    """Default time limit for one question or call, in seconds."""
     prompts: Prompts = field(default_factory=dict[str, str])  # pyright: ignore[reportAssignmentType] # none of them
     passed_on: tuple[str, ...] = ()
-    """Further variables of our environment that graders may see."""
+    """Further variables of Kept's environment that graders may see."""
 
 
 class Asked(NamedTuple):
-    """Which metric is measured, of what."""
+    """A metric and the exchange to measure."""
 
     key: str
     settings: Metric
@@ -127,26 +128,26 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one metric of one exchange."""
+    """Result of one metric on one exchange."""
 
     asked: Asked
     score: float | None
     passed: bool | None
-    """None where it was not measured."""
+    """Verdict; None if it was not measured."""
     reason: str = ""
     error: str = ""
     blame: Blame | None = None
     failure: Failure | None = None
-    """Why there is no score, where nobody but the harness is to blame."""
+    """Failure of the harness, if that is why there is no score."""
     tries: int = 1
     seconds: float = 0.0
-    """That a judge or a grader was waited for."""
+    """Time spent waiting for a judge or a grader."""
     model: str = ""
     details: Mapping[str, object] = field(default_factory=dict[str, object])
 
     @property
     def told(self) -> TraceItem:
-        """As it is written down."""
+        """Trace item of the result."""
         key, settings, subject = self.asked
         data: dict[str, object] = {
             "metric": key,
@@ -166,7 +167,7 @@ class Result:
 
 
 class Measuring:
-    """Measures metrics; has processes open."""
+    """Evaluator of metrics that owns the worker processes."""
 
     def __init__(self, means: Means) -> None:
         self._means = means
@@ -179,7 +180,7 @@ class Measuring:
         self._graders.close()
 
     async def measure(self, asked: Asked, job: Job, scope: Scope) -> Result:
-        """Measure one, with a branch of the scope for its questions."""
+        """Measure one metric, with a branch of the scope for its questions."""
         settings, subject = asked.settings, asked.subject
         if isinstance(settings, CodeMetric):
             began = time.monotonic()
@@ -258,7 +259,7 @@ class Measuring:
 def _result(asked: Asked, measured: Measured | Failure) -> Result:
     if isinstance(measured, Failure):
         message = f"`{asked.key}`: {measured.message}"
-        # whoever was nearest has tried again, as often as the metric says
+        # `tried`: retries were already done, as often as the metric allows
         failure = replace(measured, message=message, tried=True)
         error = measured.message
         return Result(asked, None, None, "", error, "infrastructure", failure)
@@ -272,11 +273,11 @@ def _result(asked: Asked, measured: Measured | Failure) -> Result:
 
 
 def _passes(settings: Metric, score: float, own: bool | None) -> bool:
-    """By the threshold, else as the metric itself thinks, else with any score above 0."""
+    """Decide by the threshold, else by the metric's own verdict, else by a score above 0."""
     least = settings.threshold
     if isinstance(settings, GEvalMetric) and settings.strict_mode:
         least = 1.0
-    # a grader's own verdict has looked at the threshold, and a grade was held to one above 1
+    # the metric's own verdict has applied the threshold: for graders, and for one above 1
     settled = isinstance(settings, CodeMetric) or (least is not None and least > 1)
     if own is not None and (least is None or settled):
         return own

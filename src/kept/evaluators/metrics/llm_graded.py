@@ -1,12 +1,12 @@
 """Metrics graded by a judge: whole answers (geval), and RAG answers piece by piece.
 
-Each question runs in a branch of its own and is retried on failure. Judged material is fenced
-off. A failure of the judge is never blamed on the candidate.
+Each question runs in its own branch of the scope and is retried on failure. Judged material is
+fenced off. A failure of the judge is never blamed on the candidate.
 
 Whole answers are graded by four known criteria, or by those of the user (geval).
 
 For RAG, one question splits a text into statements, and one more judges each statement or
-passage. The score is counted, not asked for. It is 0 where there is nothing to count: saying or
+passage. The score is counted, not asked for. It is 0 if there is nothing to count: saying or
 retrieving nothing must not pay.
 """
 
@@ -43,7 +43,7 @@ TEXT: Schema = {"type": "string"}
 
 
 def schema(**properties: Schema) -> Schema:
-    """An object with these fields, all of them, in this order: a reason before what it leads to."""
+    """Object schema with these required fields in order: a reason comes before its verdict."""
     return {
         "type": "object",
         "properties": properties,
@@ -53,7 +53,7 @@ def schema(**properties: Schema) -> Schema:
 
 
 class Judge:
-    """A judge on behalf of one metric of one exchange."""
+    """Judge for one metric of one exchange."""
 
     def __init__(
         self, model: Model, scope: Scope, *, seconds: float, retries: int, seed: int
@@ -64,14 +64,14 @@ class Judge:
         self._retries = retries
         self._seed = seed
         self.tries = 1
-        """Of the question that took most of them."""
+        """Maximum number of tries that a question took."""
         self.seconds = 0.0
-        """That replies were waited for in all, as they are written down with them."""
+        """Total journalled time of the replies."""
 
     async def ask(
         self, name: str, told: str, shown: Sequence[Named], wanted: Schema
     ) -> dict[str, Any] | Failure:
-        """What it answers, as the schema wants it."""
+        """Ask a question with retries; return the reply by the schema, or a failure."""
         messages = (Message("system", told.strip()), Message("user", fenced(shown)))
         request = ModelRequest(messages, schema=wanted, seed=self._seed)
         scope = self._scope.branch(name)
@@ -89,7 +89,7 @@ class Judge:
 
 
 async def all_of(asked: Sequence[Awaitable[T | Failure]]) -> list[T] | Failure:
-    """All answers; the first failure where there is one."""
+    """Await all answers; return the first failure if there is one."""
     found: list[T] = []
     for answer in await side_by_side(asked):
         if isinstance(answer, Failure):
@@ -99,19 +99,19 @@ async def all_of(asked: Sequence[Awaitable[T | Failure]]) -> list[T] | Failure:
 
 
 TENTHS = 10
-"""Grades that geval asks for."""
+"""Highest grade that geval asks for."""
 
 ENOUGH = 0.5
-"""What passes of geval without a threshold."""
+"""Passing score of geval without a threshold."""
 
 NOTHING = "(nothing)"
 
 Prompts = Mapping[Name, str]
-"""Texts that stand for those of Kept's own."""
+"""Prompts in place of Kept's own, by name."""
 
 
 def saying_nothing(subject: Subject) -> Measured | None:
-    """The worst score for an answer that is empty: no judge needs to be asked."""
+    """Worst score for an empty answer, without asking a judge; None for other answers."""
     if subject.response.strip():
         return None
     return Measured(0.0, False, "the answer is empty")
@@ -120,7 +120,7 @@ def saying_nothing(subject: Subject) -> Measured | None:
 async def graded(
     settings: StandardMetric, subject: Subject, judge: Judge, prompts: Prompts
 ) -> Measured | Failure:
-    """A grade of one of the four, as a share of the greatest."""
+    """Grade by one of the four criteria, as a share of the highest grade."""
     if (nothing := saying_nothing(subject)) is not None:
         return nothing
     name = cast("Graded", settings.metric)
@@ -137,7 +137,7 @@ async def graded(
         return said
     grade: int = said["grade"]
     details = {"grade": grade, "scale": settings.scale}
-    # a threshold above 1 is one of the grades
+    # a threshold above 1 is compared with the grade itself
     least = settings.threshold if settings.threshold is not None else 0.0
     passed = grade >= least if least > 1 else None
     return Measured(grade / settings.scale, passed, reason_of(said), details=details)
@@ -146,7 +146,7 @@ async def graded(
 async def geval(
     settings: GEvalMetric, subject: Subject, judge: Judge, prompts: Prompts
 ) -> Measured | Failure:
-    """A grade by criteria of the user; with `strict_mode`, all or nothing."""
+    """Grade by the user's criteria; all or nothing with `strict_mode`."""
     if "expected_output" in settings.evaluation_params and subject.ground_truth is None:
         return lacking("ground_truth")
     if (nothing := saying_nothing(subject)) is not None:
@@ -195,7 +195,7 @@ def passages(subject: Subject) -> list[Named]:
 
 
 def reason_of(said: Mapping[str, object]) -> str:
-    """Why a judge says so, in one line."""
+    """Reason of a judge in one line."""
     return one_line(str(said["reason"]), LONGEST)
 
 
@@ -213,7 +213,7 @@ OF_ANSWER: tuple[RagType, ...] = ("faithfulness", "answer_relevancy")
 
 
 class Verdict(NamedTuple):
-    """What a judge says of one statement or passage."""
+    """Verdict of a judge on one statement or passage."""
 
     of: str
     holds: bool
@@ -223,7 +223,7 @@ class Verdict(NamedTuple):
 async def rag(
     settings: RagMetric, subject: Subject, judge: Judge, prompts: Prompts
 ) -> Measured | Failure:
-    """One of the five."""
+    """Measure one of the five RAG metrics."""
     kind = settings.metric_type
     if kind in NEEDS_TRUTH and subject.ground_truth is None:
         return lacking("ground_truth")
@@ -246,12 +246,12 @@ async def rag(
 
 
 def share(holds: Sequence[bool]) -> float:
-    """How many of them hold."""
+    """Share of verdicts that hold; 0 if there are none."""
     return sum(holds) / len(holds) if holds else 0.0
 
 
 def rank_weighted(holds: Sequence[bool]) -> float:
-    """The mean, over all that hold, of the share that holds down to its place."""
+    """Average precision: mean of precision@k over all positions k that hold."""
     if not any(holds):
         return 0.0
     at = [sum(holds[: n + 1]) / (n + 1) for n, one in enumerate(holds) if one]
@@ -259,7 +259,7 @@ def rank_weighted(holds: Sequence[bool]) -> float:
 
 
 class _Asking:
-    """The questions of one such metric about one exchange."""
+    """Questions of one RAG metric about one exchange."""
 
     def __init__(self, kind: RagType, subject: Subject, judge: Judge, prompts: Prompts) -> None:
         self._kind: RagType = kind
@@ -268,7 +268,7 @@ class _Asking:
         self._prompts = prompts
 
     async def verdicts(self) -> list[Verdict] | Failure:
-        """One for each piece."""
+        """Verdicts on all pieces."""
         pieces = await self._pieces()
         if isinstance(pieces, Failure):
             return pieces
@@ -276,7 +276,7 @@ class _Asking:
         return await all_of([self._judged(n, one, told) for n, one in enumerate(pieces)])
 
     async def _pieces(self) -> list[str] | Failure:
-        """What is judged one by one."""
+        """Pieces to judge: statements of a text, or passages."""
         subject = self._subject
         texts: Mapping[RagType, list[Named]] = {
             "faithfulness": [("text", subject.response)],
@@ -322,7 +322,7 @@ _WHAT: Mapping[RagType, str] = {
 
 
 def _reason(kind: RagType, verdicts: Sequence[Verdict]) -> str:
-    """How many hold, and why the others do not."""
+    """Reason that counts the verdicts and says why some do not hold."""
     held = sum(one.holds for one in verdicts)
     whole = f"{held} of {len(verdicts)} {_WHAT[kind]}"
     hidden = kind == "contextual_recall"

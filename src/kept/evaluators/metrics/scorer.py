@@ -24,26 +24,26 @@ from kept.evaluators.metrics.tool_calls import Expecting, Use, read_expected
 from kept.evaluators.scorers.judge.scorer import side_by_side
 
 TOOLS = "tools"
-"""The role of what is written down of expected tools."""
+"""Role of trace items about expected tools."""
 
 
 class Used(NamedTuple):
-    """What became of the tools that one exchange was expected to use."""
+    """Check of the tools that one exchange was expected to use."""
 
     at: int
-    """Which exchange."""
+    """Index of the exchange."""
     expected: Sequence[object]
-    """As the case says it."""
+    """Expectations as in the case."""
     uses: tuple[Use, ...]
 
     @property
     def matched(self) -> bool:
-        """Whether all were used as expected."""
+        """True if all tools were used as expected."""
         return all(use.at >= 0 for use in self.uses)
 
     @property
     def told(self) -> TraceItem:
-        """As it is written down."""
+        """Trace item of the check."""
         data: dict[str, object] = {
             "exchange": self.at,
             "matched": self.matched,
@@ -54,12 +54,12 @@ class Used(NamedTuple):
 
 
 class DialogueScorer:
-    """Measures conversations."""
+    """Scorer of conversations."""
 
     def __init__(
         self, metrics: tuple[Metric, ...], means: Means, needed: Collection[str] | None = None
     ) -> None:
-        """`metrics` are the agent's; without those that are `needed`, or any, there is no score."""
+        """Take the agent's metrics; if one of `needed` (None: any) fails, there is no score."""
         self._metrics = keyed(metrics)
         self._needed = needed
         self._measuring = Measuring(means)
@@ -68,7 +68,7 @@ class DialogueScorer:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """Hold tools against what was expected, then measure every metric, side by side."""
+        """Compare tools with the expected ones, then measure all metrics concurrently."""
         exchanges, turns = exchanges_of(rollout.trace), turns_of(case)
         used = await self._used(turns, exchanges)
         if isinstance(used, Failure):
@@ -83,6 +83,7 @@ class DialogueScorer:
             had, wanted = count(len(exchanges), "exchange"), len(turns)
             message = f"the conversation has {had}, and its case {wanted}"
             return Failure("harness", "infrastructure", message)
+        # a failed metric stops the stages after it, see `fail_on_error`
         stages = _stages(self._asked(case, turns, exchanges))
         results = await self._measured(stages, job, scope)
         failed = [one for one in results if one.failure is not None]
@@ -107,7 +108,7 @@ class DialogueScorer:
         return self._needed is None or result.asked.key in self._needed
 
     async def close(self) -> None:
-        """End the processes; models are nobody's to close."""
+        """End the processes; models have nothing to close."""
         self._measuring.close()
         self._expecting.close()
 
@@ -139,7 +140,7 @@ class DialogueScorer:
     async def _measured(
         self, stages: Sequence[Sequence[Asked]], job: Job, scope: Scope
     ) -> list[Result]:
-        """What became of each, up to the first that had to be measured and could not."""
+        """Measure stage by stage; stop after a failed metric with `fail_on_error`."""
         found: list[Result] = []
         for stage in stages:
             measures = [self._measuring.measure(one, job, scope) for one in stage]
@@ -151,7 +152,7 @@ class DialogueScorer:
 
 
 def _stages(asked: Iterator[Asked]) -> list[list[Asked]]:
-    """Metrics that are measured side by side; each that must not fail is the last of its stage."""
+    """Group metrics to measure concurrently; one with `fail_on_error` ends its stage."""
     stages: list[list[Asked]] = [[]]
     for one in asked:
         stages[-1].append(one)
@@ -161,7 +162,7 @@ def _stages(asked: Iterator[Asked]) -> list[list[Asked]]:
 
 
 def _means(results: Sequence[Result]) -> dict[str, float]:
-    """Each metric over the exchanges that it was measured of, a score of 0 like any other."""
+    """Mean of each metric over the exchanges that have a score, 0 included."""
     scores: dict[str, list[float]] = {}
     for one in results:
         if one.score is not None:
@@ -171,7 +172,7 @@ def _means(results: Sequence[Result]) -> dict[str, float]:
 
 
 def _of_metrics(results: Sequence[Result], several: bool) -> Iterator[Finding]:
-    """Why each metric that did not pass did not."""
+    """Findings of the metrics that did not pass, with reasons."""
     for one in results:
         if one.passed is not False or one.score is None:
             continue
@@ -189,7 +190,7 @@ def _where(index: int, several: bool) -> str:
 
 
 CaseOf = Callable[[Case], Mapping[str, object]]
-"""A case as agent tests have one: `input`, `ground_truth`, `retrieval_context`."""
+"""Returns a case in the form of agent tests: `input`, `ground_truth`, `retrieval_context`."""
 
 VERIFICATION = "verification"
 
@@ -207,7 +208,7 @@ class AnswerScorer:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """Measure the answer alone, whatever was said around it."""
+        """Measure only the answer, without the text around it."""
         own = failure_of(rollout.trace)
         answer = self._answer_of(rollout.output) if own is None else own
         if isinstance(answer, Failure):

@@ -1,7 +1,7 @@
-"""Tools that an agent is expected to use in an exchange, and whether it did.
+"""Expected tool calls of an exchange, and their check.
 
-A name is matched as a whole, unless an expectation says `match: contains`. Expressions are matched
-in a process apart where an argument could hold them up.
+A name must match as a whole unless an expectation says `match: contains`. Regular expressions run
+in a separate process if an argument could make them slow.
 """
 
 import math
@@ -19,10 +19,10 @@ SHOWN = 100
 """Characters of an argument that a reason quotes."""
 
 LONGEST = 200_000
-"""Characters of an argument that is looked at other than as a value."""
+"""Maximum length of an argument for fuzzy and regex matching."""
 
 PATIENCE = 5.0
-"""Seconds for all expressions of one exchange."""
+"""Time limit for all expressions of one exchange, in seconds."""
 
 NEAR = 1e-9
 
@@ -32,21 +32,21 @@ _FLAGS = re.compile(r"\(\?[aiLmsux]+\)")
 
 @dataclass(frozen=True, slots=True)
 class Fuzzy:
-    """The same text or number, however it is written."""
+    """Matches the same text or number in any spelling."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """An expression that the whole argument matches."""
+    """Matches if the whole argument fits a regular expression."""
 
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
 class Literally:
-    """The same value."""
+    """Matches an equal value."""
 
     value: object
 
@@ -56,30 +56,30 @@ Matcher = Fuzzy | Regex | Literally
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTool:
-    """One expectation."""
+    """Expectation that a tool is called."""
 
     name: str
     args: Mapping[str, Matcher] = field(default_factory=dict[str, Matcher])
     count: int = 1
-    """How often at least."""
+    """Minimum number of matching calls."""
     match: Literal["exact", "contains"] = "exact"
 
     def means(self, name: str) -> bool:
-        """Whether a tool of this name is meant."""
+        """True if the expectation is about a tool of this name."""
         return self.name == name if self.match == "exact" else self.name in name
 
 
 class Use(NamedTuple):
-    """What became of one expectation."""
+    """Result of one expectation."""
 
     expected: ExpectedTool
     at: int
-    """The first use that satisfies it; -1 where too few do."""
+    """Index of the first call that satisfies it; -1 if too few do."""
     reason: str = ""
 
     @property
     def told(self) -> dict[str, object]:
-        """As a report has it."""
+        """Entry of a report."""
         return {
             "expected_tool": self.expected.name,
             "args_asserted": {name: _told(one) for name, one in self.expected.args.items()},
@@ -89,7 +89,7 @@ class Use(NamedTuple):
 
 
 def read_expected(rows: Sequence[str | Mapping[str, Any]]) -> tuple[ExpectedTool, ...]:
-    """The expectations of a case: names, or mappings."""
+    """Read the expectations of a case: names or mappings."""
     return tuple(map(_read, rows))
 
 
@@ -116,7 +116,7 @@ def _matcher(value: object) -> Matcher:
 
 
 class Expecting:
-    """Holds what an agent used against what was expected."""
+    """Checker of tool calls against expectations."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._bounded = Bounded()
@@ -125,7 +125,7 @@ class Expecting:
     async def check(
         self, expected: Sequence[ExpectedTool], uses: Sequence[ToolUse]
     ) -> tuple[Use, ...] | Failure:
-        """What became of each expectation; each is held against all uses of the exchange."""
+        """Compare each expectation with all tool calls of the exchange."""
         patience = Patience(self._patience)
         found: list[Use] = []
         for one in expected:
@@ -163,7 +163,7 @@ class Expecting:
     async def _wrong(
         self, expected: ExpectedTool, use: ToolUse, patience: Patience
     ) -> str | Failure | None:
-        """What in a use is not as expected; None where nothing is."""
+        """Text that says how a call differs from the expectation; None if it does not."""
         for name, matcher in expected.args.items():
             if name not in use.arguments:
                 return f"`{use.name}` was used without `{name}`"
@@ -186,7 +186,7 @@ class Expecting:
             case Fuzzy():
                 return alike(matcher.text, text)
             case Regex():
-                # for the whole text; flags stay in front, where alone they may stand
+                # match the whole text; inline flags must stay at the very beginning
                 flags = _FLAGS.match(matcher.pattern)
                 head = flags[0] if flags else ""
                 body = matcher.pattern[len(head) :] + "\n" * ("x" in head)
@@ -196,12 +196,12 @@ class Expecting:
                 measured = await self._bounded.measure("regex", check, text, patience)
                 if not isinstance(measured, Failure):
                     return measured.broken is None
-                # what an argument does to an expression is the doing of who wrote the argument
+                # an argument that makes an expression slow counts as a mismatch
                 return False if measured.blame == "candidate" else measured
 
 
 def same(expected: object, value: object) -> bool:
-    """Whether two values of JSON are the same: 1 is 1.0, and no truth is a number."""
+    """True if two JSON values are equal: 1 equals 1.0, and true is no number."""
     if isinstance(expected, Mapping) and isinstance(value, Mapping):
         mine, other = cast("Mapping[str, object]", expected), cast("Mapping[str, object]", value)
         return mine.keys() == other.keys() and all(same(mine[k], other[k]) for k in mine)
@@ -214,7 +214,7 @@ def same(expected: object, value: object) -> bool:
 
 
 def alike(expected: str, value: str) -> bool:
-    """Whether two texts say the same number, or else the same, however they are written."""
+    """True if two texts are the same number, or the same text without separators and case."""
     one, other = _bare(expected), _bare(value)
     a, b = _number(one), _number(other)
     if a is not None and b is not None:

@@ -42,19 +42,19 @@ _FIELD = re.compile(r"\{\{\s*([\w-]+)\s*\}\}")
 
 @dataclass(frozen=True, slots=True)
 class Outfit:
-    """What an agent is sent out with, besides what it is told to do."""
+    """Artifacts and files of an agent, besides its prompt."""
 
     skill: tuple[str, ...] = ()
-    """Artifacts."""
+    """Artifacts of the skill."""
     instructions: tuple[str, ...] = ()
-    """Artifacts."""
+    """Artifacts of the instructions."""
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """By case, paths in the task's folder."""
+    """Paths in the task's folder, by case."""
     folder: Path = field(default_factory=Path.cwd)
 
 
 class AgentRunner:
-    """Sends an agent for every pair."""
+    """Runner that starts an agent CLI once for each candidate and case."""
 
     def __init__(self, harness: Harness, form: Form, outfit: Outfit) -> None:
         self._harness = harness
@@ -64,7 +64,7 @@ class AgentRunner:
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Send it once."""
+        """Run the agent once."""
         errand = self._errand(candidate, case)
         if isinstance(errand, Failure):
             return errand
@@ -75,13 +75,13 @@ class AgentRunner:
             return ran
         gone = {name for item in ran.trace for name in cast("list[str]", item.data.get(_GONE, []))}
         given = {path: data for path, data in errand.files.items() if path not in gone}
-        # the scope has counted what it used
+        # the scope has already counted its usage
         return ran._replace(files={**given, **ran.files}, usage=FREE)
 
     async def _news(self, errand: Errand) -> Rollout | Failure:
-        """What came of an errand, without the files that are as they were given.
+        """Run an errand and drop unchanged files from the result.
 
-        Those are at hand in the next sitting, too, and may be large.
+        Unchanged files may be large, and a resumed session has them anyway.
         """
         ran = await self._harness.run(errand)
         if isinstance(ran, Failure):
@@ -99,7 +99,7 @@ class AgentRunner:
         request = request_for(self._form, candidate, case)
         if isinstance(request, Failure):
             return request
-        # without a field there is nothing but the prompt
+        # without input fields the prompt is all
         said = [m.text for m in request.messages if self._form.input or m.role == "system"]
         outfit, texts = self._outfit, candidate.texts
         try:
@@ -121,22 +121,22 @@ class AgentRunner:
 
 
 TIMEOUT = 600.0
-"""Seconds an agent gets when nobody says otherwise."""
+"""Default time limit of an agent in seconds."""
 
 AgentName = Literal["codex_exec", "claude_code_exec", "opencode_exec"]
 
 
 class AgentModelSpec(SpecModel):
-    """The model that an agent uses: what a CLI can be told of it."""
+    """Model of an agent, with the settings that a CLI accepts."""
 
     provider: Annotated[Text, AfterValidator(check_provider)]
     model: Text
     base_url: Annotated[Text | None, AfterValidator(open_address)] = None
     api_key: Annotated[Text | None, BeforeValidator(reference)] = None
-    """`${NAME}`; by default the variable that the provider is known by."""
+    """`${NAME}`; by default the provider's usual variable."""
     effort: Effort | None = None
     price: PriceSpec | None = None
-    """Where it is not, or not rightly, in the list of prices."""
+    """Price, if the price list lacks it or is wrong."""
 
     @property
     def name(self) -> str:
@@ -144,7 +144,7 @@ class AgentModelSpec(SpecModel):
         return f"{self.provider}/{self.model}"
 
     def config(self, folder: Path) -> ModelConfig:
-        """The same for those who use it; paths begin in a folder."""
+        """Convert to a `ModelConfig`; relative paths begin in `folder`."""
         price = None if self.price is None else Price(**self.price.model_dump())
         return ModelConfig(**self.model_dump(exclude={"price"}), price=price, folder=folder)
 
@@ -153,7 +153,7 @@ AgentModel = Annotated[AgentModelSpec, BeforeValidator(model_block)]
 
 
 def misfits(said: Mapping[str, Any]) -> Iterator[str]:
-    """A model that a CLI cannot speak with, or a setting of it that it does not know."""
+    """Report a model or an effort that the CLI does not support."""
     cli, model = CLIS.get(said.get("agent") or ""), said.get("model")
     if cli is None or not isinstance(model, AgentModelSpec):
         return
@@ -166,39 +166,39 @@ def misfits(said: Mapping[str, Any]) -> Iterator[str]:
 
 
 class AgentRunnerSpec(SpecModel):
-    """The agent that is given a task in a workspace of its own."""
+    """Agent CLI that works on a task in its own workspace."""
 
     type: Literal["agent"] = "agent"
     agent: AgentName
     model: AgentModel
     skill: OneOrMore | None = None
-    """Artifacts that are a skill; the first is its SKILL.md."""
+    """Artifacts of a skill; the first is its SKILL.md."""
     instructions: OneOrMore | None = None
-    """Artifacts that the CLI always reads, put together in this order."""
+    """Artifacts that the CLI always reads, joined in this order."""
     prompt: OneOrMore | None = None
-    """Artifacts that say what is to be done, put together in this order."""
+    """Artifacts of the prompt, joined in this order."""
     input: OneOrMore | None = None
-    """Fields of a case that the agent sees; what else a case holds may be the answer."""
+    """Case fields that the agent sees; others may hold the answer."""
     files: OneOrMore | None = None
-    """Patterns of files that lie in its workspace; `{{field}}` stands for that of the case."""
+    """Patterns of files in its workspace; `{{field}}` is replaced by the case's field."""
     timeout_seconds: Seconds = TIMEOUT
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """A model that fits, and something to do."""
+        """Check that the model fits the CLI, and that there is something to do."""
         yield from misfits(said)
         if {"prompt", "input"} <= said.keys() and said["prompt"] is None and said["input"] is None:
             yield "gives the agent nothing to do: name a `prompt`, or fields of a case in `input`"
 
     @property
     def artifacts(self) -> Mapping[str, tuple[str, ...]]:
-        """The artifacts that it names, by key."""
+        """Artifacts that it names, by key."""
         keys = ("skill", "instructions", "prompt")
         return {key: getattr(self, key) or () for key in keys}
 
 
 class AgentRunnerComponent(Component[AgentRunnerSpec, AgentRunner]):
-    """The agent that is given a task in a workspace of its own."""
+    """Agent CLI that works on a task in its own workspace."""
 
     Spec = AgentRunnerSpec
 
@@ -218,13 +218,13 @@ class AgentRunnerComponent(Component[AgentRunnerSpec, AgentRunner]):
         context.given.update(given_files(context.source, spec, context.cases))
 
     def build(self, spec: AgentRunnerSpec, context: BuildContext) -> AgentRunner:
-        """The agent CLI in its sandbox."""
+        """Build the runner with the CLI in its sandbox."""
         form = Form(spec.prompt or (), spec.input or ())
         outfit = Outfit(spec.skill or (), spec.instructions or (), context.given, context.folder)
         return AgentRunner(harness_of(spec, context, context.max_output), form, outfit)
 
     def needs(self, spec: AgentRunnerSpec) -> Needs:
-        """Its model, files and fields, and its time."""
+        """Return the model, files, fields and time limit."""
         return Needs(
             models=(ModelNeed("target", spec.model, by_agent=spec.agent),),
             commands=tuple(shlex.quote(pattern) for pattern in spec.files or ()),
@@ -234,12 +234,12 @@ class AgentRunnerComponent(Component[AgentRunnerSpec, AgentRunner]):
         )
 
     def warnings(self, spec: AgentRunnerSpec, context: BuildContext) -> Iterator[str]:
-        """What should be known of the agent before a run."""
+        """Warnings about the agent before a run."""
         return agent_warnings(spec, context.folder)
 
 
 class AgentSpec(Protocol):
-    """What specs of agents have in common."""
+    """Keys that all agent specs share."""
 
     @property
     def agent(self) -> AgentName:
@@ -263,7 +263,7 @@ def harness_of(
     most_output: int = MAX_OUTPUT,
     worst_usd: float | None = None,
 ) -> Harness:
-    """The harness that an agent of a task is run by."""
+    """Build the harness that runs an agent."""
     cli = CLIS[spec.agent]
     command = Command(cli.program, context.folder, spec.timeout_seconds)
     held = context.sandbox.agent(command, program_of(cli))
@@ -272,7 +272,7 @@ def harness_of(
 
 
 def check_agent(context: CheckContext, spec: AgentSpec) -> None:
-    """Report what keeps an agent from being run here: program, walls, network."""
+    """Report what prevents an agent from running here: program, sandbox, network."""
     source, cli = context.source, CLIS[spec.agent]
     walls = said(source, ("sandbox", "walls"), "auto") != "off"
     program = program_of(cli)
@@ -299,7 +299,7 @@ def check_agent(context: CheckContext, spec: AgentSpec) -> None:
 
 
 def agent_warnings(spec: AgentSpec, folder: Path) -> Iterator[str]:
-    """What should be known of an agent before a run."""
+    """Warnings about an agent before a run."""
     config = spec.model.config(folder)
     if lack := missing(config):
         yield f"`{spec.agent}` cannot ask `{config.name}`: {lack}"
@@ -310,7 +310,7 @@ def agent_warnings(spec: AgentSpec, folder: Path) -> Iterator[str]:
 def given_files(
     source: Source, spec: AgentRunnerSpec, cases: Cases | None
 ) -> dict[str, tuple[str, ...]]:
-    """The files of each case, by paths in the task's folder; what is wrong is reported."""
+    """Paths of each case's files in the task's folder; problems are reported."""
     if cases is None and said(source, ("cases",)) is not None:
         return {}  # reported already
     rows = (cases or implicit_cases()).by_id.values()
@@ -329,7 +329,7 @@ def given_files(
 
 
 def _filled(source: Source, loc: Loc, pattern: str, case: Case) -> str | None:
-    """A pattern with the fields of a case in it; None, and a report, where it has not got them."""
+    """Fill a pattern with fields of a case; None, and a report, if the case lacks one."""
     data = fields_of(case)
     for name in _FIELD.findall(pattern):
         if not isinstance(data.get(name), str | int):

@@ -2,7 +2,7 @@
 
     KEPT_CANDIDATE    folder with the candidate's files
     KEPT_CASE         JSON file with the case; absent in a run without cases
-    KEPT_OUTPUT       folder for what the scorer is to see
+    KEPT_OUTPUT       folder for the files that the scorer sees
 
 A task may name one exit code that means an infrastructure failure: it is retried, and no
 candidate is blamed. It must be named in the task, because a running candidate could use it too.
@@ -28,18 +28,18 @@ from kept.spec.components import BuildContext, Component, Needs
 from kept.spec.validate import Seconds, SpecModel, Text, no_nul
 
 _LIMITS = (signal.SIGXCPU, signal.SIGXFSZ)
-"""What ends a process that uses too many seconds, or writes too large a file."""
+"""Signals for exceeded limits of CPU time and file size."""
 
 _NOT_RUN = (126, 127)
-"""What a shell exits with when the command is not executable, or not there."""
+"""Exit codes of a shell if the command is not executable or does not exist."""
 
-# env puts quotes round it, in some languages curly ones
+# env puts quotes around the name, in some locales curly ones
 _NOT_THERE = re.compile(r"(?:/bin/sh|(?:/usr/bin/)?env): (?:(?:line )?\d+: )?\W?(.+?)\W?: ")
-"""How our own shell names what it cannot run; one that a candidate starts has another name."""
+"""Error of our own shell about a missing program; a candidate's shell has another name."""
 
 
 class CommandRunner:
-    """Runs a command for every pair, in a scratch folder of its own."""
+    """Runner that runs a command for each candidate and case, in its own scratch folder."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class CommandRunner:
         return Rollout(output=ended.stdout, files=output.files, trace=trace)
 
     def _fault(self, ended: Exit) -> Failure | None:
-        """What is wrong with how it ended, and whose fault that is."""
+        """Failure of an ended command, with the blame; None if it succeeded."""
         if ended.ok:
             return None
         if ended.timed_out:
@@ -101,10 +101,9 @@ class CommandRunner:
         return Failure("crash", "candidate", str(ended), ended.detail())
 
     def _names_what_is_missing(self, ended: Exit) -> bool:
-        """Whether it is the command itself that cannot be run, and not something a candidate wants.
+        """True if the command itself cannot be run.
 
-        A candidate that is a script ends with 127, too, when its last line asks for what is not
-        there.
+        A candidate that is a script also exits with 127 if its last line calls a missing program.
         """
         said = _NOT_THERE.match(ended.stderr.strip().rpartition("\n")[2])
         return said is not None and said[1] in self._command.line
@@ -124,7 +123,7 @@ def _env(variables: dict[str, str]) -> dict[str, str]:
 
 
 class CommandRunnerSpec(SpecModel):
-    """The command that executes a candidate."""
+    """Command that executes a candidate."""
 
     type: Literal["command"] = "command"
     command: Text
@@ -134,23 +133,23 @@ class CommandRunnerSpec(SpecModel):
         default_factory=dict[str, str]
     )
     retry_exit: Annotated[int, Field(ge=1, le=255)] | None = None
-    """The exit code by which the command says that an outage, not the candidate, is to blame."""
+    """Exit code by which the command blames an outage, not the candidate."""
 
 
 class CommandRunnerComponent(Component[CommandRunnerSpec, CommandRunner]):
-    """The command that executes a candidate."""
+    """Command that executes a candidate."""
 
     Spec = CommandRunnerSpec
 
     def build(self, spec: CommandRunnerSpec, context: BuildContext) -> CommandRunner:
-        """The command in its sandbox."""
+        """Build the runner with the command in its sandbox."""
         folder = context.folder / spec.cwd
         command = Command(spec.command, folder, spec.timeout_seconds, spec.env)
         held = context.sandbox.runner(command)
         return CommandRunner(held, context.scratch, context.max_output, spec.retry_exit)
 
     def needs(self, spec: CommandRunnerSpec) -> Needs:
-        """The command and its time."""
+        """Return the command and its time limit."""
         return Needs(
             commands=(spec.command,), folders=(spec.cwd,), worst_seconds=spec.timeout_seconds
         )

@@ -1,7 +1,7 @@
-"""A Python function as evaluator, and the scorer of runners that measure by themselves.
+"""Python function as evaluator, and the scorer of runners that measure by themselves.
 
-The function may be `f(candidate)` or `f(candidate, case)`, plain or async, and returns a number, a
-mapping of metrics, or either with further information behind it.
+The function is `f(candidate)` or `f(candidate, case)`, plain or async. It returns a number or a
+mapping of metrics, optionally in a pair with further information.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ from kept.errors import KeptError
 Evaluate = Callable[..., Any]
 
 _PASSING = (408, 409, 425, 429)
-"""HTTP answers, besides 5xx, that say `later`."""
+"""HTTP status codes, besides 5xx, that are worth a retry."""
 
 _OF_THE_TEXT = (AssertionError, SyntaxError, subprocess.SubprocessError)
-"""Exceptions that tell of the text: a check of it failed, or it is code that did not run."""
+"""Exceptions caused by the text: a failed check of it, or code that did not run."""
 
 _NO_TEXT = ("<frozen ", "<stdin>", "<python-input-", "<ipython-input-")
-"""Names that code without a file has in tracebacks, where it is Python's own or was typed in."""
+"""File names in tracebacks of frozen modules and interactive input."""
 
 
 class FunctionRunner:
-    """Calls a function for every pair; plain functions run in threads."""
+    """Runner that calls a function for each candidate and case; plain ones run in threads."""
 
     def __init__(
         self, function: Evaluate, metric: str, workers: int, timeout: float | None = None
@@ -49,27 +49,27 @@ class FunctionRunner:
         )
         self._threads = None if self._awaits else Threads(workers)
         self._copiers: dict[str, tuple[Case, Copier | None]] = {}
-        """By case, what makes the copy of its data that each call is given."""
+        """Copiers by case; each call gets its own copy of the case data."""
 
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
         """Call the function once."""
-        # what a call does to its candidate or its case, no other call gets to see
+        # each call gets copies, so that its changes do not affect other calls
         own = candidate.text if self.takes_text else candidate.copied()
-        # where there are no cases, a second argument keeps the default that it has
+        # without cases, a second parameter keeps its default
         alone = case is IMPLICIT_CASE and self._has_default
         args = (own, self._own(case)) if self._takes_case and not alone else (own,)
         try:
             if self._timeout is None and self._threads is None:
-                # not by `_call`: that is one more coroutine for every rollout
+                # fast path: `_call` would add one coroutine per rollout
                 answer = await self._function(*args)
             elif self._timeout is None:
                 answer = await self._call(args)
             else:
                 work = asyncio.ensure_future(self._call(args))
                 try:
-                    # not wait_for: its TimeoutError could not be told from one the user raised
+                    # not wait_for: its TimeoutError looks like one that the user raised
                     await asyncio.wait([work], timeout=self._timeout)
                 finally:
                     late = not work.done()
@@ -95,7 +95,7 @@ class FunctionRunner:
             if self._threads is None:
                 return await self._function(*args)
             answer = await self._threads.call(self._function, *args)
-            # a lambda round an async function, say, is no async function itself
+            # a lambda around an async function, for example, is itself not async
             return await answer if inspect.isawaitable(answer) else answer
         except Exception:
             raise
@@ -103,14 +103,14 @@ class FunctionRunner:
             raise _tamed(error) from error
 
     def _own(self, case: Case) -> object:
-        """The data of a case, for one call alone."""
+        """Copy of the case data for one call."""
         known = self._copiers.get(case.id)
         if known is None or known[0] is not case:
             known = self._copiers[case.id] = (case, copier(case.data))
         return case.data if known[1] is None else known[1]()
 
     async def close(self) -> None:
-        """End the threads; one that is still in the user's code cannot be stopped, only left."""
+        """End the threads; one that still runs the user's code can only be abandoned."""
         if self._threads is not None:
             self._threads.close()
 
@@ -141,7 +141,7 @@ class FunctionRunner:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Whose fault an exception is: an outage is nobody's, anything else the candidate's."""
+    """Turn an exception into a failure: outages blame the infrastructure, others the candidate."""
     message = said_by(error)
     place = place_of(error)
     try:
@@ -154,7 +154,7 @@ def failure_of(error: Exception) -> Failure:
         return Failure(kind, "infrastructure", message, detail)
     if isinstance(error, (ConnectionError, TimeoutError)):
         return Failure("network", "infrastructure", message, detail)
-    # a crash is of the text itself, and another text may repair it; any other exception ends the
+    # a crash is caused by the text, so another text may fix it; any other exception ends the
     # run if it is raised on every case of the seed (decision 0150)
     frames = traceback.extract_tb(error.__traceback__)
     crashed = isinstance(error, _OF_THE_TEXT) or any(map(_ran_a_text, frames))
@@ -163,16 +163,16 @@ def failure_of(error: Exception) -> Failure:
 
 
 def _ran_a_text(frame: traceback.FrameSummary) -> bool:
-    """True if `exec` or `eval` ran here: such a candidate is code, and fails by itself."""
-    # a dataclass makes its `__init__` with `exec`
+    """True if `exec` or `eval` ran here: the candidate is code and its own fault."""
+    # dataclasses create `__init__` with `exec`
     made = frame.filename.startswith("<") and frame.name != "__init__"
     return made and not frame.filename.startswith(_NO_TEXT)
 
 
 def _tamed(error: BaseException) -> Tamed:
-    """An exception that a task must not let through, as one that it may; raises what must pass.
+    """Wrap a `BaseException` so that a task may raise it; re-raise those that must pass.
 
-    A task that lets it through takes the event loop with it, and so the whole run.
+    A task that raised it unwrapped would end the event loop, and so the whole run.
     """
     if isinstance(error, KeyboardInterrupt | GeneratorExit):
         raise error
@@ -180,23 +180,23 @@ def _tamed(error: BaseException) -> Tamed:
         me = asyncio.current_task()
         if me is None or me.cancelling():
             raise error
-        # nobody cancelled us: something that the function waits for was cancelled
+        # not this task: something that the function awaits was cancelled
     return error if isinstance(error, Tamed) else Tamed(error)
 
 
 def takes_text(function: Evaluate) -> bool:
-    """True where the first parameter is annotated `str`, so that it is given the text."""
+    """True if the first parameter is annotated `str`, so that it gets the text."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return False
     first = next(iter(parameters), None)
-    # the name where annotations are not evaluated (`from __future__ import annotations`)
+    # a name if annotations are not evaluated (`from __future__ import annotations`)
     return first is not None and first.annotation in (str, "str")
 
 
 def _wants_case(function: Evaluate) -> tuple[bool, bool]:
-    """Whether there is room for a case behind the candidate, and whether it can do without."""
+    """Two flags: the function takes a case after the candidate; that parameter has a default."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -214,8 +214,8 @@ def _wants_case(function: Evaluate) -> tuple[bool, bool]:
 
 
 def number_of(value: object) -> float | None:
-    """A measure as a number; None for what is none."""
-    # numpy scalars and the like have __float__; a string has not, and is no measure
+    """Convert a metric to a number; None if it is none."""
+    # numpy scalars and the like have __float__; strings are refused although `float` reads them
     if isinstance(value, str | bytes) or value is None:
         return None
     try:
@@ -251,13 +251,13 @@ def _trace(info: object) -> tuple[TraceItem, ...]:
 
 
 class RecordedScorer:
-    """The rollout's own metrics."""
+    """Scorer that returns the rollout's own metrics."""
 
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """Take them as they are."""
+        """Return the metrics unchanged."""
         return make(Score, (rollout.metrics, (), (), None))
 
     async def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: nothing was opened."""

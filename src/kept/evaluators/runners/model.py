@@ -53,13 +53,13 @@ ROLES: Mapping[str, Role] = {
 
 
 class NoChat(ValueError):
-    """Why a prompt cannot be sent."""
+    """Prompt that cannot be sent; the message says why."""
 
 
 def chat_of(name: str, text: str, given: Mapping[str, object]) -> tuple[Message, ...]:
-    """What a prompt says with these values; raises `NoChat`.
+    """Fill a promptfoo prompt and return its messages; raises `NoChat`.
 
-    A value that is not there is a slip of whoever wrote the prompt, and not nothing.
+    A missing value is an error of the prompt, not an empty text.
     """
     try:
         return _chat(name, text, given)
@@ -96,7 +96,7 @@ def _json(text: str) -> object:
 
 
 def is_chat(text: str) -> bool:
-    """Whether a text is a chat as JSON, as it stands."""
+    """True if an unfilled text is a chat in JSON."""
     try:
         return _is_chat(_json(text))
     except NoChat:
@@ -109,14 +109,14 @@ def _is_chat(value: object) -> bool:
 
 
 class _Filling:
-    """Texts that are filled in one by one, and bounded together."""
+    """Filler of texts one by one, with one size limit for all."""
 
     def __init__(self, given: Mapping[str, object]) -> None:
         self._given = given
         self._size = 0
 
     def of(self, value: object) -> object:
-        """The value with every text in it filled in."""
+        """Fill every text in a value."""
         if isinstance(value, str):
             text = render(value, self._given)
             self._size += len(text)
@@ -160,7 +160,7 @@ InputsOf = Callable[[Case], Awaitable[tuple[Message, ...] | Failure]]
 
 
 class DialogueRunner:
-    """Has one conversation for every pair."""
+    """Runner that holds one conversation for each candidate and case."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class DialogueRunner:
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Say all that the case says, until it is done or the agent is at its end."""
+        """Send all messages of the case, until they are done or the agent fails."""
         agent = await self._agent_of(candidate)
         if isinstance(agent, Failure):
             return agent
@@ -221,27 +221,27 @@ _BRACES = re.compile(r"\{\{[^{}]*\}\}")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 NUMBERS = ("temperature", "top_p", "max_tokens")
-"""What a file of settings may say."""
+"""Keys that a settings file may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a model is asked with."""
+    """Artifacts and case fields that make a model request."""
 
     prompt: tuple[str, ...]
-    """Artifacts, which are put together in this order."""
+    """Artifacts, joined in this order."""
     input: tuple[str, ...]
-    """Fields of a case that the model may see."""
+    """Case fields that the model may see."""
     schema: Mapping[str, object] = field(default_factory=dict[str, object])
     settings: str | None = None
-    """An artifact with numbers."""
+    """Artifact with numeric settings."""
     template: Literal["fields", "nunjucks"] = "fields"
     measured: bool = False
-    """Whether somebody wants to know what an answer took and cost."""
+    """True to emit latency and cost as metrics."""
 
 
 class ModelRunner:
-    """Asks a model once for every pair."""
+    """Runner that asks a model once for each candidate and case."""
 
     def __init__(self, model: Model, form: Form, timeout: float) -> None:
         self._model = model
@@ -251,7 +251,7 @@ class ModelRunner:
     async def run(
         self, job: Job, candidate: Candidate, case: Case, scope: Scope
     ) -> Rollout | Failure:
-        """Ask once."""
+        """Ask the model once."""
         request = request_for(self._form, candidate, case)
         if isinstance(request, Failure):
             return request
@@ -266,26 +266,26 @@ class ModelRunner:
         return _fault(reply) or Rollout(output=reply.text, metrics=metrics, trace=trace)
 
     async def close(self) -> None:
-        """Nothing was opened here."""
+        """Do nothing: nothing was opened here."""
 
     def worst_usd(self, candidate: Candidate, case: Case) -> float | None:
-        """The most that one call can cost; None where nobody can tell."""
+        """Upper bound of the cost of one call in USD; None if unknown."""
         request = request_for(self._form, candidate, case)
         return None if isinstance(request, Failure) else worst_usd(self._model, request)
 
     def usual_usd(self, candidate: Candidate, case: Case) -> float | None:
-        """What one call costs with a reply of middling length; None where nobody can tell."""
+        """Typical cost of one call in USD; None if unknown."""
         request = request_for(self._form, candidate, case)
         return None if isinstance(request, Failure) else usual_usd(self._model, request)
 
 
 def seed_of(job: Job) -> int:
-    """A seed for a pair: not one for all cases, which would have them all share one chance."""
+    """Seed of a case and repeat; one seed for all cases would correlate their replies."""
     return draw_seed(job.purpose, job.case_id, job.repeat)
 
 
 def request_for(form: Form, candidate: Candidate, case: Case) -> ModelRequest | Failure:
-    """What a candidate asks about a case, or what is wrong with the candidate."""
+    """Build the request of a candidate about a case, or the candidate's failure."""
     messages = _templated(form, candidate, case)
     if messages is None:
         messages = _worded(form, candidate, case)
@@ -298,7 +298,7 @@ def request_for(form: Form, candidate: Candidate, case: Case) -> ModelRequest | 
 
 
 def unfilled(text: str, given: Collection[str]) -> Iterator[str]:
-    """What of a prompt looks like the place of a field, and is none that the model is given."""
+    """Placeholders in a prompt that no given field fills."""
     for place in _BRACES.findall(_uncommented(text)):
         field = _FIELD.fullmatch(place)
         if field is None or field[1] not in given:
@@ -306,7 +306,7 @@ def unfilled(text: str, given: Collection[str]) -> Iterator[str]:
 
 
 def _uncommented(text: str) -> str:
-    # behind the last end of a comment, each beginning would be searched for its end in vain
+    # only up to the last `-->`: an unclosed `<!--` makes the search quadratic
     end = text.rfind("-->") + 3 if "-->" in text else 0
     return _COMMENT.sub("", text[:end]) + text[end:]
 
@@ -349,7 +349,7 @@ def _shown(value: object) -> str:
 
 
 def _numbers(settings: str | None, candidate: Candidate) -> dict[str, Any] | Failure:
-    """The numbers that a file of settings has; none of them need be there."""
+    """Read the numbers of a settings file; each is optional."""
     found: dict[str, Any] = {}
     if settings is None:
         return found
@@ -363,12 +363,12 @@ def _numbers(settings: str | None, candidate: Candidate) -> dict[str, Any] | Fai
             message = f"`{name}` of {settings} is `{value}`, where a number was expected"
             return Failure("crash", "candidate", message)
         found[name] = int(value) if name == "max_tokens" else float(value)
-    # a file that cannot be read has none of them, and must not pass for one that sets nothing
+    # an unreadable file yields no numbers and must not pass as one without settings
     return found or Failure("crash", "candidate", f"no setting can be read: {why}")
 
 
 def _fault(reply: ModelReply) -> Failure | None:
-    """Why a reply is none that could be scored."""
+    """Failure of a reply that cannot be scored; None if it can."""
     if reply.finish == "refused":
         return Failure("refused", "candidate", "the model would not answer", reply.text)
     if not reply.text.strip():
@@ -377,32 +377,32 @@ def _fault(reply: ModelReply) -> Failure | None:
 
 
 class ModelRunnerSpec(SpecModel):
-    """The model that is asked, and what about."""
+    """Model that answers a prompt about a case."""
 
     type: Literal["model"] = "model"
     model: RoleSpec | None = None
     """`provider/name` or a block; by default the target of `models`."""
     prompt: OneOrMore
-    """Artifacts, in the order in which they are put together."""
+    """Artifacts of the prompt, joined in this order."""
     input: OneOrMore
-    """Fields of a case that the model sees; what else a case holds may be the answer."""
+    """Case fields that the model sees; others may hold the answer."""
     schema_: Annotated[Text | None, Field(alias="schema")] = None
-    """A file with the JSON schema of an answer."""
+    """File with the JSON schema of an answer."""
     settings: Text | None = None
-    """An artifact with `temperature`, `top_p` and `max_tokens`, of which each may be missing."""
+    """Artifact with `temperature`, `top_p` and `max_tokens`, each optional."""
     template: Literal["fields", "nunjucks"] = "fields"
-    """How a prompt is filled in: `{{field}}` alone, or as promptfoo does."""
+    """Template language: `{{field}}` only, or nunjucks as in promptfoo."""
     timeout_seconds: Seconds = TIMEOUT
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """One prompt for one template."""
+        """Check that nunjucks has a single prompt."""
         if said.get("template") == "nunjucks" and len(said.get("prompt", ())) > 1:
             yield "`template: nunjucks` takes one `prompt`, which is the whole request"
 
 
 class ModelRunnerComponent(Component[ModelRunnerSpec, ModelRunner]):
-    """The model that is asked, and what about."""
+    """Model that answers a prompt about a case."""
 
     Spec = ModelRunnerSpec
 
@@ -431,7 +431,7 @@ class ModelRunnerComponent(Component[ModelRunnerSpec, ModelRunner]):
         check_input(context, spec.input)
 
     def build(self, spec: ModelRunnerSpec, context: BuildContext) -> ModelRunner:
-        """The model: its own, or that of the role."""
+        """Build the runner with its own model, or that of the role."""
         folder = context.folder
         schema: Mapping[str, object] = {}
         if spec.schema_ is not None:
@@ -444,7 +444,7 @@ class ModelRunnerComponent(Component[ModelRunnerSpec, ModelRunner]):
         return ModelRunner(model, form, spec.timeout_seconds)
 
     def needs(self, spec: ModelRunnerSpec) -> Needs:
-        """Its model, the fields that it sees, and its time."""
+        """Return the model, its case fields and the time limit."""
         return Needs(
             models=(ModelNeed("target", spec.model),),
             commands=(shlex.quote(spec.schema_),) if spec.schema_ else (),
@@ -453,7 +453,7 @@ class ModelRunnerComponent(Component[ModelRunnerSpec, ModelRunner]):
         )
 
     def warnings(self, spec: ModelRunnerSpec, context: BuildContext) -> Iterator[str]:
-        """What stands in a prompt like the place of a field, and cannot be filled in."""
+        """Warn about placeholders in a prompt that no field fills."""
         for name in spec.prompt if spec.template == "fields" else ():
             text = context.seed.texts.get(name, "")
             for place in dict.fromkeys(unfilled(text, spec.input)):
@@ -464,7 +464,7 @@ class ModelRunnerComponent(Component[ModelRunnerSpec, ModelRunner]):
 
 
 def check_input(context: CheckContext, fields: tuple[str, ...]) -> None:
-    """Report fields that a model or an agent is to see and that cases do not have."""
+    """Report input fields that cases do not have."""
     if context.cases is None:
         if fields and not context.has_cases:
             context.source.report(("cases",), "missing", "a model is asked about cases")

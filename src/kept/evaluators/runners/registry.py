@@ -1,4 +1,4 @@
-"""The runners that a spec may name."""
+"""Registry of the runners that a spec may name."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ _HERE = "kept.evaluators.runners"
 
 
 def _kind(given: Mapping[str, object]) -> str:
-    """What a runner without a type is, by the keys that it has."""
+    """Type of a runner whose section has none, by its keys."""
     if "agent" in given:
         return "agent"
     return "model" if "model" in given or "prompt" in given else "command"
@@ -28,11 +28,11 @@ RUNNERS: Registry[Runner] = Registry(
 
 
 def runner_needs(source: Source) -> Needs:
-    """The needs of the runner of a task; none where its section has problems."""
+    """Needs of a task's runner; empty if its section has problems."""
     spec = RUNNERS.section(source, ("runner",))
     return Needs() if spec is None else RUNNERS.needs(spec)
 
 
 def model_asked(needs: Needs) -> ModelNeed | None:
-    """The model that a runner asks itself, call by call."""
+    """Model that a runner calls itself; None if an agent CLI calls it or there is none."""
     return next((model for model in needs.models if not model.by_agent), None)

@@ -24,12 +24,12 @@ from kept.spec.components import BuildContext, Component, Needs
 from kept.spec.validate import Seconds, SpecModel, Text
 
 _START = re.compile(r'\{\s*["}]')
-"""How an object begins; most braces of a text begin none."""
+"""Beginning of an object; most braces in text begin none."""
 
 _REST = re.compile(r"[ \t\r]*(\n|$)")
 
 TRIES = 200
-"""Beginnings without an end before the search is given up: each costs a pass over the text."""
+"""Maximum number of unclosed beginnings: each costs a pass over the text."""
 
 
 class Found(NamedTuple):
@@ -37,25 +37,25 @@ class Found(NamedTuple):
 
     value: dict[str, object]
     alone: bool
-    """Whether nothing else stands on its lines: then it was printed for itself."""
+    """True if nothing else is on its lines, so it was printed as a result."""
     twice: DuplicateKey | None = None
-    """A key that it has twice: which of its values is meant is not guessed."""
+    """Error about a duplicate key: which value is meant is not guessed."""
 
 
 def printed_objects(text: str, *, cut: bool = False) -> list[dict[str, object]]:
-    """The JSON objects that a text was printed for.
+    """Find the JSON objects that were printed as results.
 
-    They are those that have lines of their own; where there are none, those inside of lines. What
-    lies in an object that is not whole is not taken for one: a part of a score is no score. For the
-    same reason, of a text whose beginning was cut off only what begins a line counts.
+    These are objects on lines of their own; if there are none, objects inside lines. Objects inside
+    an incomplete object are ignored: a part of a score is no score. For the same reason, if the
+    beginning of a text was cut off, only objects at the start of a line count.
 
-    Raises `DuplicateKey` where one of them has a key twice, and `ParseLimit` where the last line is
-    one beyond a bound.
+    Raises `DuplicateKey` if one of them has a key twice, and `ParseLimit` if the last line is an
+    object beyond a parser limit.
     """
     if cut:
-        # without the words that say so, and what is left of a line
+        # drop the note about the cut and the partial first line
         text = "".join(text.split("\n", 2)[2:])
-    # nearly always there, and then nothing that was said before can be in the way
+    # fast path: the last line is nearly always the result
     before, _, line = text.rstrip().rpartition("\n")
     last = _whole(line)
     if last is not None:
@@ -103,7 +103,7 @@ def _search(text: str, *, lines_only: bool) -> list[Found]:
                 tries += 1
                 end = error.pos
             except ParseLimit:
-                # where it ends is not known
+                # the end of the object is not known
                 return []
         start = _START.search(text, max(end, at + 1))
     return found if tries < TRIES else []
@@ -114,18 +114,18 @@ _SEVERITIES: tuple[str, ...] = get_args(Severity)
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Where the measures stand in what a scorer prints."""
+    """Paths of the metrics in a scorer's output."""
 
     score: str | None = None
-    """Path of what becomes the primary metric; None where that has its own name."""
+    """Path of the primary metric; None if the field has the metric's name."""
     metrics: str = "metrics"
-    """Path of an object with further measures."""
+    """Path of an object with further metrics."""
     metric: str = "score"
     """Name of the primary metric."""
 
 
 class CommandScorer:
-    """Runs a command for every rollout."""
+    """Scorer that runs a command for every rollout."""
 
     def __init__(self, command: Command, scratch: Scratch, fields: Fields | None = None) -> None:
         self._command = command
@@ -166,15 +166,15 @@ class CommandScorer:
         return read_score(printed[0], rollout, self._fields)
 
     async def close(self) -> None:
-        """Nothing to do: who made the scratch folder removes it."""
+        """Do nothing: the owner of the scratch folder removes it."""
 
 
 def read_score(
     printed: dict[str, object], rollout: Rollout, fields: Fields | None = None
 ) -> Score | Failure:
-    """The measures and findings of what a scorer printed.
+    """Read metrics and findings from a scorer's output.
 
-    Numbers stand at the top or in an object `metrics`; where both have a name, the top one counts.
+    Numbers are at the top level or in an object `metrics`; the top level takes precedence.
     """
     fields = fields or Fields()
     nested = _at(printed, fields.metrics, {})
@@ -184,7 +184,7 @@ def read_score(
     inner = cast("dict[str, object]", nested)
     found = {**inner, **flat}
     if fields.score is None and fields.metric in printed:
-        # said by name below, where a text at the top is otherwise just a remark
+        # other texts at the top are remarks; a primary metric that is none is reported below
         found[fields.metric] = printed[fields.metric]
     if fields.score is not None:
         found[fields.metric] = _at(printed, fields.score, None)
@@ -200,14 +200,14 @@ def read_score(
         except OverflowError:
             metrics[name] = inf
         if name == fields.metric and not countable(metrics[name]):
-            # what a loss that diverged is: the scorer works, and what it measured has no value
+            # a diverged loss, for example: the scorer works, but the value is not usable
             return Failure("parse", "candidate", no_value(name, value))
     findings = _findings(printed.get("findings", []))
     return findings if isinstance(findings, Failure) else usable(Score(metrics, findings))
 
 
 def _at(printed: dict[str, object], path: str, otherwise: object) -> object:
-    """What stands at a dotted path."""
+    """Value at a dotted path."""
     first, _, rest = path.partition(".")
     value = printed.get(first, otherwise)
     if not rest:
@@ -249,14 +249,14 @@ def _strange(what: str) -> Failure:
 
 
 class ParseSpec(SpecModel):
-    """Where the score stands in what a scorer prints."""
+    """Paths of the score in a scorer's output."""
 
     format: Literal["json"] = "json"
     score_field: Text | None = None
-    """What becomes the primary metric, `result.score` for a nested one; by default the field that
-    has the metric's own name."""
+    """Path of the primary metric, `result.score` for a nested one; by default the field with
+    the metric's name."""
     metrics_field: Text = "metrics"
-    """An object with the other metrics."""
+    """Path of an object with the other metrics."""
 
 
 class CommandScorerSpec(SpecModel):
@@ -275,13 +275,13 @@ class CommandScorerComponent(Component[CommandScorerSpec, CommandScorer]):
     Spec = CommandScorerSpec
 
     def build(self, spec: CommandScorerSpec, context: BuildContext) -> CommandScorer:
-        """The command in its sandbox."""
+        """Build the scorer with its command in the sandbox."""
         command = Command(spec.command, context.folder / spec.cwd, spec.timeout_seconds)
         fields = Fields(spec.parse.score_field, spec.parse.metrics_field, context.metric)
         return CommandScorer(context.sandbox.scorer(command), context.scratch, fields)
 
     def needs(self, spec: CommandScorerSpec) -> Needs:
-        """The command and its time."""
+        """Return the command and its time limit."""
         return Needs(
             commands=(spec.command,), folders=(spec.cwd,), worst_seconds=spec.timeout_seconds
         )

@@ -24,19 +24,19 @@ from kept.spec.validate import Finite, SpecModel, Text
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One scorer of several."""
+    """One part of a composite scorer."""
 
     name: str
     scorer: Scorer
     weight: float = 1.0
     metric: str = "score"
-    """The one of its measures that counts."""
+    """Metric of the part that counts."""
     bounds: tuple[float, float] | None = None
-    """What of that measure counts as 0 and what as 1; the first may be the greater. Without it the
-    measure counts as it is."""
+    """Values of the metric that count as 0 and as 1; the first may be the greater. None to use the
+    metric unchanged."""
 
     def value(self, metrics: Mapping[str, float]) -> float:
-        """What the part brings to the mean."""
+        """Contribution of the part to the mean."""
         raw = metrics[self.metric]
         if self.bounds is None:
             return raw
@@ -45,7 +45,7 @@ class Part:
 
 
 class CompositeScorer:
-    """Asks all its parts."""
+    """Scorer that combines its parts."""
 
     def __init__(self, parts: tuple[Part, ...]) -> None:
         self._parts = parts
@@ -54,7 +54,7 @@ class CompositeScorer:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """Ask every part, side by side, each in a scope of its own."""
+        """Run all parts concurrently, each in a scope of its own."""
         asked = (
             part.scorer.score(job, rollout, candidate, case, scope.branch(part.name))
             for part in self._parts
@@ -71,7 +71,7 @@ class CompositeScorer:
                 message = f"it did not emit `{part.metric}` (it emitted {emitted})"
                 return Failure("harness", "infrastructure", f"part `{part.name}`: {message}")
             mean += part.weight * part.value(score.metrics) / self._total
-            # a measure that the part only passed on from the runner is there already
+            # skip metrics that the part only passed on from the runner
             metrics |= {
                 f"{part.name}.{name}": value
                 for name, value in score.metrics.items()
@@ -85,7 +85,7 @@ class CompositeScorer:
         return Score(metrics, tuple(findings))
 
     async def close(self) -> None:
-        """Have every part let go."""
+        """Close every part."""
         for part in self._parts:
             await part.scorer.close()
 
@@ -97,19 +97,19 @@ def _part_name(text: str) -> str:
 
 
 class PartSpec(SpecModel):
-    """One scorer of several."""
+    """One part of a composite scorer."""
 
     name: Annotated[Text, AfterValidator(_part_name)]
     weight: Annotated[Finite, Field(ge=0)] = 1.0
     metric: Text = "score"
-    """The one of its measures that counts."""
+    """Metric of the part that counts."""
     bounds: Annotated[tuple[Finite, Finite], Field(strict=False)] | None = None
-    """What of that measure counts as 0 and what as 1; without it the measure counts as it is."""
+    """Values of the metric that count as 0 and as 1; None to use the metric unchanged."""
     scorer: Annotated[SpecModel, SCORERS]
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Bounds that are two."""
+        """Check that the bounds differ."""
         bounds = said.get("bounds")
         if bounds is not None and bounds[0] == bounds[1]:
             yield "`bounds` are the same: give what counts as 0 and what as 1"
@@ -142,14 +142,14 @@ class CompositeComponent(Component[CompositeScorerSpec, CompositeScorer]):
     parts = ("parts", "scorer")
 
     def check(self, spec: CompositeScorerSpec, context: CheckContext) -> None:
-        """Report an objective that is no measure of it; its parts are checked by themselves."""
+        """Report an objective that it does not emit; parts are checked separately."""
         if any(context.metric.startswith(f"{part.name}.") for part in spec.parts):
             return  # only the part knows which measures it emits
         emitted = ("score", *(f"{part.name}.{part.metric}" for part in spec.parts))
         context.check_emitted(spec.type, emitted)
 
     def build(self, spec: CompositeScorerSpec, context: BuildContext) -> CompositeScorer:
-        """Every part, for which a bare number means the metric that counts."""
+        """Build all parts; a bare number from a part means its metric that counts."""
         made = (
             SCORERS.build(part.scorer, replace(context, metric=part.metric)) for part in spec.parts
         )
@@ -160,5 +160,5 @@ class CompositeComponent(Component[CompositeScorerSpec, CompositeScorer]):
         return CompositeScorer(tuple(parts))
 
     def needs(self, spec: CompositeScorerSpec) -> Needs:
-        """The needs of its parts."""
+        """Return the needs of all parts."""
         return joined(SCORERS.needs(part.scorer) for part in spec.parts)

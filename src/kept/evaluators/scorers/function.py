@@ -1,8 +1,7 @@
-"""A function of the user as scorer.
+"""User function as scorer.
 
-It runs in processes of its own, started when needed and used again, so that its imports, its
-crashes and its hanging are not ours. Like every scorer it is part of the harness: when it fails, no
-candidate is to blame.
+It runs in reusable processes, started on demand, so its imports, crashes and hangs are isolated.
+Like every scorer it is part of the harness: when it fails, no candidate is blamed.
 """
 
 import base64
@@ -34,40 +33,40 @@ _HANDLER = Path(__file__).parents[1] / "workers" / "function_handler.py"
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function by its name, and where it is found."""
+    """User function by name and folder."""
 
     target: str
     """`module:function`."""
     folder: Path
-    """On the path when the module is imported, and the folder the function runs in."""
+    """Import path and working directory of the function."""
     timeout: float = TIMEOUT
     """Seconds for one call; the first one includes the import."""
     passed_on: tuple[str, ...] = ()
-    """Further variables of our environment that it may see."""
+    """Further variables of Kept's environment that it may see."""
     kind: Literal["scorer", "grader"] = "scorer"
-    """A grader writes to no file of ours, where this machine can confine it."""
+    """A grader is confined if this machine can do so; a scorer is not."""
 
     def start(self) -> Child:
-        """A process that has the function imported, or says why it cannot."""
+        """Start a process that imports the function, or says why it cannot."""
         argv = worker_command(_HANDLER, self.kind, str(self.folder), self.target)
         if self.kind == "grader":
-            # a function may ask a service
+            # the network is on: a function may call a service
             room = Room(self.folder, (_HANDLER, WORKER), "on", self.passed_on)
             return start_confined(argv, room)
         return start_apart(argv, self.folder, child_environment({}, self.passed_on))
 
     def pool(self, most: int | None = None) -> FunctionPool:
-        """Processes that call it."""
+        """Pool of processes that call the function."""
         confined = self.kind == "grader"
         return FunctionPool(self.start, self.timeout, most, name=self.target, confined=confined)
 
 
 class PythonScorer:
-    """Calls a function for every rollout, with those of the arguments on offer that it takes.
+    """Scorer that calls a function for every rollout, with those arguments that it takes.
 
-    `candidate`: texts by path; `case`: its data; `output`: what the runner printed; `files`: bytes
-    by path, what the runner left; `metrics`: what the runner measured. It returns a number, or what
-    a command would print as JSON.
+    `candidate`: texts by path; `case`: its data; `output`: printed by the runner; `files`: bytes by
+    path, left by the runner; `metrics`: measured by the runner. The function returns a number, or
+    the same object that a command would print as JSON.
     """
 
     def __init__(self, function: Function, metric: str = "score") -> None:
@@ -78,7 +77,7 @@ class PythonScorer:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """Call it once."""
+        """Call the function once."""
         given: dict[str, object] = {"case": case.data, "output": rollout.output}
         given["candidate"] = dict(candidate.texts)
         given["metrics"] = dict(rollout.metrics)
@@ -109,7 +108,7 @@ class PythonScorer:
 
 
 def problem_with(function: Function) -> str | None:
-    """Why a function cannot be a scorer, found by importing it in a process of its own."""
+    """Import a function in a process; return why it cannot be a scorer, else None."""
     child = function.start()
     try:
         hello: dict[str, str] = json.loads(child.first_line(function.timeout))
@@ -152,11 +151,11 @@ class PythonScorerComponent(Component[PythonScorerSpec, PythonScorer]):
             context.report("function", problem)
 
     def build(self, spec: PythonScorerSpec, context: BuildContext) -> PythonScorer:
-        """The function, which sees as much of the environment as a command would."""
+        """Build the scorer; the function sees the same environment as a command."""
         passed_on = context.sandbox.scorer(Command("true", context.folder)).passed_on
         function = Function(spec.function, context.folder, spec.timeout_seconds, passed_on)
         return PythonScorer(function, context.metric)
 
     def needs(self, spec: PythonScorerSpec) -> Needs:
-        """The function and its time."""
+        """Return the function and its time limit."""
         return Needs(commands=(spec.function,), worst_seconds=spec.timeout_seconds)

@@ -1,4 +1,4 @@
-"""The scorers that a spec may name."""
+"""Registry of the scorers that a spec may name."""
 
 from kept.core.ports import Scorer
 from kept.spec.components import Registry

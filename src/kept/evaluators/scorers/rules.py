@@ -37,42 +37,42 @@ from kept.spec.yaml import Loc
 Format = Literal["json", "yaml", "toml"]
 
 QUICK = 2e7
-"""Steps of an expression that take a tenth of a second at worst."""
+"""Number of regex steps that take at most about 0.1 s."""
 
 SHORT = 2000
-"""Characters of a document that take a tenth of a second at worst."""
+"""Length of a document that parses in at most about 0.1 s."""
 
 FLAT = 50
-"""Brackets of such a document."""
+"""Maximum number of brackets of such a document."""
 
 _NESTED = re.compile(r"\)[*+{]")
 _REFERENCE = re.compile(r"\\\d|\(\?P=")
 
 
 class Measured(NamedTuple):
-    """What a check found."""
+    """Result of a check."""
 
     value: float
     broken: str | None = None
-    """What is wrong; None when nothing is."""
+    """Text that says what is wrong; None if nothing is."""
 
 
 class Check(Protocol):
-    """One thing to look for."""
+    """Check of a text."""
 
     def measure(self, text: str, seed: str) -> Measured:
-        """Look for it; `seed` is the text that the run started from."""
+        """Check a text; `seed` is the text that the run started from."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HasSections:
-    """Headings that must be there, with something below them. Measures the share that is."""
+    """Required headings with text below them. Measures the share that is there."""
 
     names: tuple[str, ...]
 
     def measure(self, text: str, seed: str) -> Measured:
-        """Look for them all."""
+        """Look for all headings."""
         found = {section.key: section.empty for section in reversed(sections(text))}
         missing = [f"`{name}`" for name in self.names if title_key(name) not in found]
         empty = [f"`{name}`" for name in self.names if found.get(title_key(name))]
@@ -87,29 +87,30 @@ class HasSections:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """A pattern that must be there, or must not. Measures how often it is."""
+    """Required or forbidden pattern. Measures the number of matches."""
 
     pattern: str
     wanted: bool = True
     by_line: bool = True
-    """Whether `^` and `$` are ends of lines, and not of the text alone."""
+    """True if `^` and `$` match at line ends as well."""
 
     def quick(self, text: str) -> bool:
-        """Whether no text of this length can hold it up; rather no than yes.
+        """True if no text of this length can make it slow; False if in doubt.
 
-        Each repetition may try every place of the text, each choice doubles the ways to match.
+        Each repetition may try every place of the text; each choice doubles the ways to match.
         """
         marks = Counter(self.pattern.replace("(?", "("))
         loops = marks["*"] + marks["+"] + marks["{"] + len(_REFERENCE.findall(self.pattern))
         # in verbose patterns, space may stand between a group and its repetition
         verbose = re.compile(self.pattern).flags & re.VERBOSE
         nested = verbose or _NESTED.search(self.pattern) is not None
+        # logarithm of len(text)^(loops + 1) * 2^choices, which bounds the number of steps
         choices = marks["?"] + marks["|"]
         steps = (loops + 1) * math.log(len(text) + 1) + choices * math.log(2)
         return not nested and steps <= math.log(QUICK)
 
     def measure(self, text: str, seed: str) -> Measured:
-        """Count its matches."""
+        """Count the matches."""
         times = sum(1 for _ in re.finditer(self.pattern, text, re.MULTILINE if self.by_line else 0))
         if bool(times) == self.wanted:
             return Measured(times)
@@ -119,13 +120,13 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Bounds for the length. Measures it in tokens: words and marks of punctuation."""
+    """Bounds for the length. Measures tokens: words and punctuation marks."""
 
     least: int | None = None
     most: int | None = None
 
     def measure(self, text: str, seed: str) -> Measured:
-        """Count them."""
+        """Count the tokens."""
         length = count_tokens(text)
         tokens = count(length, "token")
         if self.least is not None and length < self.least:
@@ -137,12 +138,12 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """Phrases that must not be there, in whatever case. Measures how many are."""
+    """Forbidden phrases, case-insensitive. Measures the number found."""
 
     forbidden: tuple[str, ...]
 
     def measure(self, text: str, seed: str) -> Measured:
-        """Look for each."""
+        """Look for each phrase."""
         folded = " ".join(text.casefold().split())
         found = [p for p in self.forbidden if " ".join(p.casefold().split()) in folded]
         named = ", ".join(f"`{phrase}`" for phrase in found)
@@ -151,20 +152,20 @@ class Phrases:
 
 @dataclass(frozen=True, slots=True)
 class Parses:
-    """A format that the text must be in. Measures 1 or 0."""
+    """Required format of the text. Measures 1 or 0."""
 
     format: Format
 
     def quick(self, text: str) -> bool:
-        """Whether no text of this length can hold it up; rather no than yes."""
+        """True if no text of this length can make it slow; False if in doubt."""
         if self.format == "json":
             return True
-        # anchors of YAML unfold, and brackets that are not closed take the square of their number
+        # YAML anchors expand, and unclosed brackets take quadratic time
         nested = text.count("[") + text.count("{") > FLAT
         return len(text) <= SHORT and "&" not in text and not nested
 
     def measure(self, text: str, seed: str) -> Measured:
-        """Read it."""
+        """Parse the text."""
         try:
             _PARSERS[self.format](text)
         except ValueError as error:
@@ -175,13 +176,13 @@ class Parses:
 
 @dataclass(frozen=True, slots=True)
 class Keywords:
-    """Words that must not crowd the text. Measures the share of all words that they take."""
+    """Limited keywords. Measures their share of all words."""
 
     words: tuple[str, ...]
     most: float
 
     def measure(self, text: str, seed: str) -> Measured:
-        """Count them."""
+        """Measure their density."""
         share = keyword_density(text, self.words)
         if share <= self.most:
             return Measured(share)
@@ -190,12 +191,12 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A bound for the length against the seed's. Measures how many times as long the text is."""
+    """Limit of the length relative to the seed. Measures the ratio of tokens."""
 
     most: float
 
     def measure(self, text: str, seed: str) -> Measured:
-        """Compare their tokens."""
+        """Compare the numbers of tokens."""
         times = count_tokens(text) / max(1, count_tokens(seed))
         if times <= self.most:
             return Measured(times)
@@ -203,7 +204,7 @@ class Growth:
 
 
 def measured(kind: str, of: list[Any], text: str) -> Measured:
-    """What a check says of a text; `bounded` calls it in another process."""
+    """Run a check on a text; `Bounded` calls it in another process."""
     return {"Matches": Matches, "Parses": Parses}[kind](*of).measure(text, "")
 
 
@@ -220,7 +221,7 @@ def _read_yaml(text: str) -> None:
         raise
     except YAMLError as error:
         raise ValueError(getattr(error, "problem", None) or str(error)) from error
-    except Exception as error:  # its readers of numbers and the like raise whatever they meet
+    except Exception as error:  # its readers of numbers and the like may raise anything
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
@@ -232,31 +233,31 @@ _PARSERS: Mapping[Format, Callable[[str], object]] = {
 
 
 BOUNDED = (Matches, Parses)
-"""The checks that may take long; all others go through the text once."""
+"""Checks that may be slow; all others are linear in the text."""
 
 LEAST = 0.01
-"""Seconds that a rule gets, however long those before it took."""
+"""Minimum time for a rule in seconds, even if earlier ones used up the time."""
 
 
 class Patience:
-    """Seconds that the rules of one rollout may still take; those spent waiting do not count."""
+    """Remaining seconds for the rules of one rollout; time spent waiting does not count."""
 
     def __init__(self, left: float) -> None:
         self.left = left
 
 
 class Bounded:
-    """Such processes, started when needed and used again."""
+    """Worker processes for slow checks, started on demand and reused."""
 
     def __init__(self) -> None:
         self._calls = BoundedCalls("kept.evaluators.scorers.rules:measured")
-        # no more at once than there are processors, however many rollouts are in flight
+        # at most one per processor, however many rollouts are running
         self._turns = Turns(processors())
 
     async def measure(
         self, name: str, check: Matches | Parses, text: str, patience: Patience
     ) -> Measured | Failure:
-        """What a check says of a text, or that it took too much of time or memory."""
+        """Run a check on a text; a failure if it takes too much time or memory."""
         given = {"kind": type(check).__name__, "of": astuple(check), "text": text}
         try:
             async with self._turns.take():
@@ -292,18 +293,18 @@ class Bounded:
 
 
 TIMEOUT = 10.0
-"""Seconds that all rules may take together; honest ones take thousandths of one."""
+"""Time limit for all rules together in seconds; normal ones take milliseconds."""
 
 Kind = Literal["candidate", "output", "file"]
 
 
 class Target(NamedTuple):
-    """The text that a rule looks at."""
+    """Text that a rule checks."""
 
     kind: Kind = "candidate"
-    """The candidate itself, what the runner printed, or a file that the runner left."""
+    """Candidate, output of the runner, or a file left by the runner."""
     path: str | None = None
-    """Which file; all of a candidate's, one after another, without it."""
+    """Path of the file; None for all files of a candidate, joined."""
 
 
 CANDIDATE = Target()
@@ -311,7 +312,7 @@ CANDIDATE = Target()
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Something that ought to hold."""
+    """Rule with a name, a check and a weight."""
 
     name: str
     check: Check
@@ -320,10 +321,10 @@ class Rule:
 
 
 class RulesScorer:
-    """Checks rules; `seed` is what growth is measured against."""
+    """Scorer that checks rules; growth is measured against `seed`."""
 
     def __init__(self, rules: tuple[Rule, ...], seed: Candidate, timeout: float = TIMEOUT) -> None:
-        """A candidate whose rules together take longer than `timeout` seconds is to blame."""
+        """A candidate is to blame if its rules take longer than `timeout` seconds together."""
         self._rules = rules
         self._seed = seed
         self._timeout = timeout
@@ -368,7 +369,7 @@ class RulesScorer:
 
 
 def text_of(target: Target, rollout: Rollout, candidate: Candidate) -> str | None:
-    """The text that a target names; None where there is none."""
+    """Text of a target; None if there is none."""
     kind, path = target
     if kind == "output":
         return rollout.output
@@ -381,7 +382,7 @@ def text_of(target: Target, rollout: Rollout, candidate: Candidate) -> str | Non
 
 
 RESERVED = ("score", "violation_count")
-"""Measures that a rules scorer emits by itself."""
+"""Metrics that a rules scorer emits by itself."""
 
 
 def _pattern(text: str) -> str:
@@ -407,13 +408,13 @@ Share = Annotated[Finite, Field(ge=0, le=1)]
 
 
 class _RuleSpec(SpecModel):
-    """What all rules have in common."""
+    """Keys that all rules share."""
 
     name: Text | None = None
-    """Of the measure that it emits; by default its kind."""
+    """Name of the emitted metric; by default the kind of the rule."""
     weight: Annotated[Finite, Field(ge=0)] = 1.0
     target: TargetName | None = None
-    """The text it looks at; by default that of the scorer."""
+    """Text to check; by default that of the scorer."""
 
 
 class SectionsRuleSpec(_RuleSpec):
@@ -446,7 +447,7 @@ class TokensRuleSpec(_RuleSpec):
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Bounds, and in order."""
+        """Check that there are bounds, in order."""
         if not {"min", "max"} <= said.keys():
             return
         low, high = said["min"], said["max"]
@@ -504,12 +505,12 @@ class RulesScorerSpec(SpecModel):
     type: Literal["rules"]
     target: TargetName = "candidate"
     timeout_seconds: Seconds = 10.0
-    """For all rules of one rollout together."""
+    """Time limit for all rules of one rollout together."""
     rules: Annotated[tuple[RuleSpec, ...], Field(strict=False)]
 
     @property
     def names(self) -> list[str]:
-        """The measure of each rule: its name, or its kind with a number from the second on."""
+        """Metric of each rule: its name, or its kind with a number from the second on."""
         kinds = [rule.kind for rule in self.rules]
         nth = [kinds[: at + 1].count(kind) for at, kind in enumerate(kinds)]
         plain = [f"{kind}_{n}" if n > 1 else kind for kind, n in zip(kinds, nth, strict=True)]
@@ -535,13 +536,13 @@ class RulesScorerSpec(SpecModel):
 
 
 def target_of(name: str) -> Target:
-    """The text that a spec names: `output`, `candidate` or `candidate:PATH` and the like."""
+    """Target that a spec names: `output`, `candidate`, `candidate:PATH` or `file:PATH`."""
     kind, _, path = name.partition(":")
     return Target(cast("Kind", kind), path or None)
 
 
 def rules_scorer(spec: RulesScorerSpec, seed: Candidate) -> RulesScorer:
-    """The scorer of these rules; growth is measured against the seed."""
+    """Build the scorer of these rules; growth is measured against the seed."""
     rules = tuple(
         Rule(name, _check(rule), rule.weight, target_of(rule.target or spec.target))
         for name, rule in zip(spec.names, spec.rules, strict=True)
@@ -570,7 +571,7 @@ def _check(rule: RuleSpec) -> Check:
 
 
 def check_targets(spec: RulesScorerSpec, context: CheckContext) -> None:
-    """Report rules that look at an artifact that does not exist."""
+    """Report rules on artifacts that do not exist."""
     texts = context.texts
     places: list[tuple[Loc, str | None]] = [(("target",), spec.target)]
     places += ((("rules", n, "target"), rule.target) for n, rule in enumerate(spec.rules))
@@ -587,14 +588,14 @@ class RulesComponent(Component[RulesScorerSpec, RulesScorer]):
     Spec = RulesScorerSpec
 
     def check(self, spec: RulesScorerSpec, context: CheckContext) -> None:
-        """Report rules that look at an artifact that does not exist."""
+        """Report rules on artifacts that do not exist."""
         check_targets(spec, context)
         super().check(spec, context)
 
     def build(self, spec: RulesScorerSpec, context: BuildContext) -> RulesScorer:
-        """The scorer of these rules."""
+        """Build the scorer of these rules."""
         return rules_scorer(spec, context.seed)
 
     def needs(self, spec: RulesScorerSpec) -> Needs:
-        """Its time; a measure for each rule."""
+        """Return the time limit, and a metric for each rule."""
         return Needs(worst_seconds=spec.timeout_seconds, metrics=(*RESERVED, *spec.names))

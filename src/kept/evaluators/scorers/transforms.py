@@ -1,4 +1,4 @@
-"""Scorers that wrap another one, and the scorer that takes over what a runner measured.
+"""Scorers that wrap another one: weighted loss, mixed credit, pass measure, description.
 
 The loss of an agent case is one minus the weighted mean of its metrics. Each metric is first
 averaged over the turns of the case. Metrics without a weight are measured but do not count. A
@@ -6,8 +6,8 @@ case that lacks some weighted metrics uses the others, so that all cases count a
 (docs/decisions/0028).
 
 The measure `mixed` adds a share of `soft` credit to `hard`. The pass measure is 1 only for cases
-that are solved as a whole. One scorer takes over what a runner measured; another also records
-input, expected output and actual output for reports of `kept eval`.
+that are solved as a whole. One scorer also records input, expected output and actual output for
+reports of `kept eval`.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from kept.core.score import Score
 from kept.core.text import shortened
 
 LOSS = "loss"
-"""The measure that a run brings down."""
+"""Metric that a run minimizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class WeightedLoss:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """What the metrics say, and the loss that they come to."""
+        """Score with the inner scorer and add the loss."""
         score = await self.inner.score(job, rollout, candidate, case, scope)
         if isinstance(score, Failure) or score.failure is not None:
             return score
@@ -47,19 +47,19 @@ class WeightedLoss:
         return score._replace(metrics={**score.metrics, LOSS: loss})
 
     async def close(self) -> None:
-        """Let go of what the metrics have open."""
+        """Close the inner scorer."""
         await self.inner.close()
 
 
 def weighted_loss(metrics: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
-    """From 0, the best, to 1; None where no weighted metric was measured."""
+    """Loss from 0, the best, to 1; None if no weighted metric was measured."""
     there = {name: weight for name, weight in weights.items() if name in metrics}
     whole = sum(there.values())
     if not whole:
         return None
     # a grader may say 1.2, and a perfect BLEU is 1.0000000000000004
     scores = {name: min(1.0, max(0.0, metrics[name])) for name in there}
-    # a sum of products of thirds may pass 1 by a hair
+    # rounding may push the sum slightly outside of 0 and 1
     return min(1.0, max(0.0, 1.0 - sum(scores[n] * w for n, w in there.items()) / whole))
 
 
@@ -72,12 +72,12 @@ class Mixed:
 
     inner: Scorer
     weight: float
-    """Of `soft`, from 0 to 1."""
+    """Weight of `soft`, from 0 to 1."""
 
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """What the environment says, and both measures in one."""
+        """Score with the inner scorer and add the mix of `hard` and `soft`."""
         score = await self.inner.score(job, rollout, candidate, case, scope)
         if isinstance(score, Failure) or score.failure is not None:
             return score
@@ -87,7 +87,7 @@ class Mixed:
         return score._replace(metrics={**score.metrics, MIXED: mixed})
 
     async def close(self) -> None:
-        """Let go of what the environment's scorer has open."""
+        """Close the inner scorer."""
         await self.inner.close()
 
 
@@ -101,7 +101,7 @@ class Passing:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """What the inner one says, and whether that passes; a part of 1 does not."""
+        """Score with the inner scorer and add the pass measure; less than 1 does not pass."""
         score = await self.inner.score(job, rollout, candidate, case, scope)
         if isinstance(score, Failure) or score.failure is not None:
             return score
@@ -109,7 +109,7 @@ class Passing:
         return score._replace(metrics={**score.metrics, PASSED: passed})
 
     async def close(self) -> None:
-        """Let go of what the inner one has open."""
+        """Close the inner scorer."""
         await self.inner.close()
 
 

@@ -7,31 +7,31 @@ from typing import NamedTuple
 
 
 class TemplateFault(ValueError):
-    """A template that is wrong, or asks for more than is offered here."""
+    """Template that is invalid or uses unsupported syntax."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
         self.line = line
-        """Of the template, from 1; 0 where it is not known."""
+        """Line of the template, from 1; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value that stands there."""
+    """Literal value."""
 
     value: object
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A value that is given."""
+    """Name of a given value."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A part of a value."""
+    """Member of a value, by key or index."""
 
     of: "Expression"
     key: "Expression"
@@ -39,14 +39,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list that is written out."""
+    """List literal."""
 
     items: tuple["Expression", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """A value behind a filter."""
+    """Value passed through a filter."""
 
     value: "Expression"
     filter: str
@@ -55,7 +55,7 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Two values and what is between them."""
+    """Binary operation."""
 
     sign: str
     left: "Expression"
@@ -64,14 +64,14 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite."""
+    """Logical negation."""
 
     value: "Expression"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`a if b else c`."""
+    """Conditional expression, `a if b else c`."""
 
     then: "Expression"
     test: "Expression"
@@ -83,14 +83,14 @@ Expression = Literal | Name | Member | Items | Filtered | Joined | Not | Choice
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Text as it stands."""
+    """Plain text of a template."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`{{ … }}`."""
+    """Output of a value, `{{ … }}`."""
 
     value: Expression
 
@@ -104,7 +104,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`{% for … %}`."""
+    """Loop, `{% for … %}`."""
 
     names: tuple[str, ...]
     over: Expression
@@ -114,7 +114,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """`{% set … %}`."""
+    """Assignment, `{% set … %}`."""
 
     name: str
     value: Expression
@@ -137,24 +137,24 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _WORDS = {"true": True, "false": False, "none": None, "null": None, "undefined": None}
 _COMPARED = ("==", "!=", "===", "!==", "<", ">", "<=", ">=")
 _LEVELS: tuple[tuple[str, ...], ...] = (("~",), ("+", "-"), ("*", "/", "//", "%"))
-"""Signs that bind, the loosest first."""
+"""Binary operators, by rising precedence."""
 
 MOST_NESTED = 30
 MOST_LINKS = 100
-"""Signs, members and filters of one expression: each may put what is before it a level deeper."""
+"""Maximum number of operators, members and filters of an expression: each may add a level."""
 
 MOST_DIGITS = 300
 
 
 class Token(NamedTuple):
-    """A word of an expression."""
+    """Token of an expression."""
 
     kind: str
     text: str
 
 
 class Reader:
-    """The tokens of one expression, read from left to right."""
+    """Recursive-descent parser of one expression."""
 
     def __init__(self, text: str, line: int, filters: Collection[str]) -> None:
         self.line = line
@@ -165,14 +165,14 @@ class Reader:
         self._links = 0
 
     def whole(self) -> Expression:
-        """The expression, with nothing behind it."""
+        """Parse an expression that takes up all tokens."""
         value = self.expression()
         if self._at < len(self._tokens):
             raise self.fault(f"`{self._tokens[self._at].text}` is not expected there")
         return value
 
     def expression(self) -> Expression:
-        """A choice, or what it would be between."""
+        """Parse a conditional expression, or one of a lower level."""
         self._deep += 1
         if self._deep > MOST_NESTED:
             raise self.fault("nested too deeply")
@@ -185,7 +185,7 @@ class Reader:
         return value
 
     def takes(self, *texts: str) -> str | None:
-        """The next word, if it is one of these."""
+        """Consume the next token if it is one of these; else return None."""
         if self._at < len(self._tokens):
             token = self._tokens[self._at]
             if token.kind in ("name", "sign") and token.text in texts:
@@ -194,19 +194,19 @@ class Reader:
         return None
 
     def name(self) -> str:
-        """The next word, which is a name."""
+        """Consume a name."""
         if self._at < len(self._tokens) and self._tokens[self._at].kind == "name":
             self._at += 1
             return self._tokens[self._at - 1].text
         raise self.fault("a name is missing")
 
     def needs(self, text: str) -> None:
-        """Go past a word that has to be there."""
+        """Consume a required token."""
         if self.takes(text) is None:
             raise self.fault(f"`{text}` is missing")
 
     def fault(self, message: str) -> TemplateFault:
-        """What is wrong here."""
+        """Make an error with the line of the expression."""
         return TemplateFault(message, self.line)
 
     def _split(self, text: str) -> list[Token]:
@@ -221,7 +221,7 @@ class Reader:
         return found
 
     def _link(self, *texts: str) -> str | None:
-        """As `takes`, of what makes an expression deeper."""
+        """Like `takes`, for tokens that make the syntax tree deeper."""
         taken = self.takes(*texts)
         if taken is not None:
             self._links += 1
@@ -335,7 +335,7 @@ TAGS = ("if", "for", "set", "raw")
 
 
 class Piece(NamedTuple):
-    """Words, or what stands between braces."""
+    """Plain text, or the content of braces."""
 
     kind: str
     text: str
@@ -343,7 +343,7 @@ class Piece(NamedTuple):
 
 
 def parse(text: str, filters: Collection[str]) -> tuple[Node, ...]:
-    """The parts of a template; raises `TemplateFault` with the line."""
+    """Parse a template; raises `TemplateFault` with the line."""
     return _Parser(list(_pieces(text)), filters).body(())
 
 
@@ -361,6 +361,7 @@ def _pieces(text: str) -> Iterator[Piece]:
         if end < 0:
             raise TemplateFault(f"`{found[0]}` is not closed by `{close}`", line)
         inner = text[found.end() : end]
+        # `-}}` strips the blanks after it, `{{-` those before it
         left_off = inner.endswith("-")
         at = end + len(close)
         word = _WORD.match(inner)
@@ -376,7 +377,7 @@ def _pieces(text: str) -> Iterator[Piece]:
 
 
 def _end(text: str, at: int, close: str) -> int:
-    """Where the braces close; those inside quotes do not count."""
+    """Offset of the closing braces, ignoring those in quotes; -1 if there are none."""
     quote = ""
     while at < len(text):
         if quote:
@@ -405,7 +406,7 @@ class _Parser:
         self._deep = 0
 
     def body(self, ends: tuple[str, ...]) -> tuple[Node, ...]:
-        """All up to one of these tags, which is left to be read; up to the end without any."""
+        """Parse up to one of these tags, which is not consumed; without tags, up to the end."""
         nodes: list[Node] = []
         began = self._pieces[max(0, self._at - 1)]
         self._deep += 1

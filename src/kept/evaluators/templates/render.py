@@ -2,8 +2,7 @@
 
 Values are those of JSON. A template can read, choose and repeat them. It calls no method, reaches
 no attribute and takes a bounded number of steps, so templates by a proposer are safe. Unsupported
-syntax is refused by name, never ignored. The names of the values that a template needs are
-available too.
+syntax is refused by name, never ignored. `names_of` lists the values that a template needs.
 """
 
 import json
@@ -37,11 +36,11 @@ from kept.evaluators.templates.parse import (
 )
 
 MOST = 1_000_000
-"""Characters that a filter, or a whole template, may make."""
+"""Maximum number of characters that a filter or a whole template may produce."""
 
 
 def shown(value: object) -> str:
-    """A value as a text: as JavaScript writes it, but for lists and objects, which are JSON."""
+    """Value as text: as in JavaScript, except that lists and objects become JSON."""
     match value:
         case None:
             return ""
@@ -60,7 +59,7 @@ def shown(value: object) -> str:
 
 
 def dumped(value: object, indent: object = None) -> str:
-    """A value as JSON."""
+    """Value as JSON."""
     between = None if indent is not None else (",", ":")
     wide = cast("int | str | None", indent)
     if isinstance(wide, int):
@@ -70,14 +69,14 @@ def dumped(value: object, indent: object = None) -> str:
 
 
 _WORK: ContextVar[Callable[[int], None]] = ContextVar("kept_template_work")
-"""Counts the work of the template that is being filled in, in characters."""
+"""Function that counts the work of the current rendering, in characters."""
 
 _PART = 20
-"""Characters that take as long as a part of a text that is put together."""
+"""Work of joining one part, in characters."""
 
 
 def _bounded(filter: str, parts: Iterable[str], between: int = 0) -> Iterator[str]:
-    """Texts that are put together, as long as that does not come to too much."""
+    """Pass on parts of a text while their total is within the limits."""
     size = 0
     work = _WORK.get()
     for part in parts:
@@ -185,7 +184,7 @@ def _itself(value: object) -> object:
 
 
 def _by(change: Callable[[str], object]) -> Callable[[object], object]:
-    """A filter that changes the text of a value."""
+    """Make a filter from a function on texts."""
 
     def changed(value: object) -> object:
         return change(shown(value))
@@ -225,19 +224,19 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "upper": _by(str.upper),
     "wordcount": _by(lambda text: len(text.split())),
 }
-"""By their names in a template."""
+"""Filters by name."""
 
 MOST_STEPS = 100_000
-"""Parts and turns of loops that one filling may go through; no prompt needs so many."""
+"""Maximum number of nodes and loop turns per rendering; no prompt needs so many."""
 
 MAX_WORK = 10 * MOST
-"""Characters and items that one filling may convert, compare and put through filters."""
+"""Maximum number of characters and items that one rendering may process."""
 
 _COMPARED_AT_ONCE = 20
-"""Characters that are compared or searched in the time that converts one."""
+"""Number of characters compared or searched in the time of converting one."""
 
 EXACT = 2**53
-"""Up to which JavaScript tells whole numbers apart."""
+"""Largest number up to which JavaScript is exact on integers."""
 
 _ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
     "+": lambda one, other: one + other,
@@ -256,7 +255,7 @@ _ORDER: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class Page:
-    """What is being written, and the values at hand."""
+    """State of one rendering: values, steps, size and work."""
 
     def __init__(self, values: dict[str, object]) -> None:
         self._values = values
@@ -265,7 +264,7 @@ class Page:
         self._done = 0
 
     def write(self, nodes: tuple[Node, ...]) -> str:
-        """The text of these parts."""
+        """Render nodes to text."""
         before = _WORK.set(self._work)
         try:
             return "".join(self._texts(nodes))
@@ -314,7 +313,7 @@ class Page:
         if isinstance(over, dict):
             rows = list(cast("dict[str, object]", over).items())
         elif isinstance(over, list):
-            # one item for one name, or the parts of a list for several
+            # several names unpack each item that is a list
             rows = [
                 tuple(cast("list[object]", item))
                 if len(node.names) > 1 and isinstance(item, list)
@@ -345,7 +344,7 @@ class Page:
                 self._values[name] = before[name]
 
     def value(self, expression: Expression) -> object:
-        """What an expression comes to; None for what is not there."""
+        """Evaluate an expression; None for a missing value."""
         self._step()
         match expression:
             case Literal():
@@ -378,7 +377,7 @@ class Page:
             raise TemplateFault(message) from error
 
     def _handled(self, value: object) -> object:
-        """A value that a filter is given or has made."""
+        """Count the work of a value that goes into or comes from a filter."""
         self._work(_length(value) or 1)
         return value
 
@@ -419,7 +418,7 @@ def _reckoned(sign: str, left: object, right: object) -> object:
     one, other = cast("float", left), cast("float", right)
     try:
         found = _ARITHMETIC[sign](one, other)
-        # as large numbers are in JavaScript; whole ones of ours would grow without end
+        # float as in JavaScript; Python integers would grow without limit
         return float(found) if abs(found) > EXACT else found
     except (ZeroDivisionError, OverflowError) as error:
         raise TemplateFault(f"`{sign}`: {error}") from error
@@ -430,20 +429,20 @@ def _is_number(value: object) -> bool:
 
 
 def _true(value: object) -> bool:
-    """As JavaScript has it: an empty list and an empty object are true."""
+    """Truth as in JavaScript: empty lists and objects are true."""
     return True if isinstance(value, list | dict) else bool(value)
 
 
 def _same(left: object, right: object) -> bool:
     if isinstance(left, bool) != isinstance(right, bool):
         return False
-    # `==` of JavaScript takes "3" for 3, and the cells of a csv are texts
+    # JavaScript's `==` treats "3" and 3 as equal, and CSV cells are texts
     if isinstance(left, str) and _is_number(right):
         return left == shown(right)
     if isinstance(right, str) and _is_number(left):
         return right == shown(left)
     for side in (left, right):
-        # a list may hold another many times over: one whose text is too long is not compared
+        # shared lists may expand to a huge comparison: `shown` raises if the text is too long
         shown(side)
     return left == right
 
@@ -460,7 +459,7 @@ def _member(of: object, key: object) -> object:
 
 
 def names_in(nodes: tuple[Node, ...], own: frozenset[str] = frozenset()) -> Iterator[str]:
-    """The names that stand free; those that the template makes itself do not."""
+    """Free names of a template, without those that it sets itself."""
     for node in nodes:
         match node:
             case Words():
@@ -509,25 +508,25 @@ __all__ = ["MOST", "TemplateFault", "is_template", "names_of", "render"]
 
 
 def render(text: str, values: Mapping[str, object]) -> str:
-    """The text with its values in place; raises `TemplateFault`. What is not there is empty."""
+    """Render a template; raises `TemplateFault`. Missing values are empty."""
     with _faults():
         return Page(dict(values)).write(parse(text, FILTERS))
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """The values that a template asks for, in their order; raises `TemplateFault`."""
+    """Names of the values that a template needs, in order; raises `TemplateFault`."""
     with _faults():
         return tuple(dict.fromkeys(names_in(parse(text, FILTERS))))
 
 
 def is_template(text: str) -> bool:
-    """Whether a text has anything to be filled in."""
+    """True if a text has anything to fill in."""
     return "{{" in text or "{%" in text
 
 
 @contextmanager
 def _faults() -> Generator[None]:
-    """Whatever a template trips over, it is the template that does."""
+    """Turn errors of a rendering into `TemplateFault`."""
     try:
         yield
     except TemplateFault:

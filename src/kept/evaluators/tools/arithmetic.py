@@ -1,4 +1,4 @@
-"""A tool that works out one expression of numbers exactly as Python would, and nothing else."""
+"""Arithmetic tool: evaluates one expression of numbers exactly as Python would."""
 
 import ast
 import math
@@ -17,9 +17,9 @@ Number = int | float
 
 MOST_LETTERS = 1_000
 MOST_BITS = 4_096
-"""Of a whole number: a power of a power would take all memory there is."""
+"""Maximum size of a whole number: a power of a power would use up the memory."""
 MOST_PLACES = 400
-"""To round to, either way: whole numbers are rounded by a power of ten of so many digits."""
+"""Maximum number of places to round to: `round` uses a power of ten with so many digits."""
 
 _ABOUT = "Work out one arithmetic expression, as in (3 + 4) * 2 ** 5 or sqrt(2) / round(2.5)."
 _SCHEMA: Mapping[str, object] = {
@@ -63,23 +63,23 @@ _NAMES: Mapping[str, Number] = {"e": math.e, "pi": math.pi}
 
 
 class NoNumber(ValueError):
-    """An expression that comes to nothing; says why."""
+    """Expression that has no value; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArithmeticTool:
-    """Works expressions out."""
+    """Tool that evaluates expressions."""
 
     about: str = ""
-    """What a model is told of it; empty for the usual."""
+    """Description for the model; empty for the default."""
 
     @property
     def offer(self) -> ToolOffer:
-        """What a model is told of it."""
+        """Offer of the tool to a model."""
         return ToolOffer("arithmetic", self.about or _ABOUT, _SCHEMA)
 
     async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
-        """Work one out."""
+        """Evaluate one expression."""
 
         async def do() -> ToolAnswer | Failure:
             if wrong := problem_with(dict(arguments), _SCHEMA):
@@ -93,7 +93,7 @@ class ArithmeticTool:
 
 
 def worked_out(expression: str) -> Number:
-    """What an expression comes to; raises `NoNumber`."""
+    """Evaluate an expression; raises `NoNumber`."""
     try:
         found = _value(ast.parse(expression.strip(), mode="eval").body)
     except (SyntaxError, RecursionError, MemoryError) as error:

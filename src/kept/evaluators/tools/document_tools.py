@@ -1,7 +1,7 @@
 """Read-only tools for documents below some folders: glob, read and grep.
 
-Nothing else of the file system can be reached: a path that leads elsewhere, by `..` or by a link,
-is refused. What is wrong with a call is an answer that the model can go by.
+No other files can be reached: a path that leads elsewhere, by `..` or by a link, is refused. An
+invalid call returns an answer that the model can use.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,19 +16,19 @@ from kept.evaluators.tools.journalled_call import journalled
 from kept.models.structured_output import problem_with
 
 MOST_PATHS = 50
-"""Paths that one glob gives."""
+"""Maximum number of paths per glob."""
 
 MOST_LINES = 80
-"""Lines that one read gives where the call does not say."""
+"""Default number of lines per read."""
 
 MOST_CHARS = 4_000
-"""Characters that one read gives."""
+"""Maximum number of characters per read."""
 
 MOST_HITS = 20
-"""Lines that one grep gives."""
+"""Maximum number of lines per grep."""
 
 MOST_LINE_CHARS = 400
-"""Characters of a line that grep shows."""
+"""Maximum number of characters of a line that grep shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,17 @@ class Documents:
 
     roots: tuple[Path, ...]
     names: frozenset[str] | None = None
-    """Only files of these names; None for all."""
+    """Names of the files to include; None for all."""
     _found: dict[str, Path] = field(default_factory=dict[str, Path], repr=False, compare=False)
 
     def files(self) -> Mapping[str, Path]:
-        """Every document by its path; of two with one path, that of the first folder."""
+        """Documents by path; if two share a path, that of the first folder."""
         if not self._found:
             self._found.update(self._walk())
         return self._found
 
     def find(self, path: str) -> Path | None:
-        """A document; None for a path that is not one of them."""
+        """Path of a document; None if there is no such document."""
         return self.files().get(path.strip().removeprefix("./"))
 
     def _walk(self) -> Iterator[tuple[str, Path]]:
@@ -65,14 +65,14 @@ Arguments = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class DocumentTool:
-    """One way to look at documents."""
+    """One read-only tool on documents."""
 
     offer: ToolOffer
     documents: Documents
     act: Callable[[Documents, Arguments], ToolAnswer]
 
     async def use(self, arguments: Arguments, scope: Scope) -> ToolAnswer | Failure:
-        """Look once, or give what was seen then."""
+        """Call the tool once; a resume returns the journalled answer."""
 
         async def do() -> ToolAnswer | Failure:
             if wrong := problem_with(dict(arguments), self.offer.parameters):

@@ -29,7 +29,7 @@ from kept.settings import install_command
 
 
 class Unreadable(ValueError):
-    """A file that cannot be made text or pictures of; says which, and why."""
+    """File that cannot be read as text or pictures; the message says which and why."""
 
 
 def library(name: str) -> Any:  # noqa: ANN401 # a module that may not be there
@@ -42,7 +42,7 @@ def library(name: str) -> Any:  # noqa: ANN401 # a module that may not be there
 
 
 def chosen(pages: Sequence[int] | None, there: int, one: str) -> Sequence[int]:
-    """The numbers of the pages that are wanted, from 1; all that are there when nobody says."""
+    """Check the wanted page numbers, from 1; all pages if none are named."""
     for number in pages or ():
         if not 1 <= number <= there:
             raise Unreadable(f"there is no {one} {number}: it has {there}")
@@ -50,7 +50,7 @@ def chosen(pages: Sequence[int] | None, there: int, one: str) -> Sequence[int]:
 
 
 class Lines:
-    """Text that grows line by line, and not for ever."""
+    """Text that grows line by line, up to a limit."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -58,28 +58,28 @@ class Lines:
         self._size = 0
 
     def add(self, line: str) -> None:
-        """One more; raises `Unreadable` where it is one too many."""
+        """Add a line; raises `Unreadable` over the limit."""
         self._size += len(line) + 1
         if self._size > self._most:
             raise Unreadable(f"it says more than {self._most:,} characters")
         self._lines.append(line)
 
     def text(self) -> str:
-        """All of them, with no more than one empty line in a row."""
+        """Join the lines, with at most one empty line in a row."""
         lines = [line.rstrip() for line in self._lines]
         kept = [line for n, line in enumerate(lines) if line or (n and lines[n - 1])]
         return "\n".join(kept).strip("\n")
 
 
 MOST_CELLS = 5_000_000
-"""Looked at, empty ones among them: a sheet may claim to have seventeen thousand million."""
+"""Maximum number of cells read, empty ones included: a sheet may claim 17,000 million."""
 
 
 def read_excel(data: bytes, sheet: str | None, cells: str | None, most: int) -> str:
     """The cells of one sheet or of all; a range is one of the first sheet if none is named."""
     openpyxl = library("openpyxl")
     with warnings.catch_warnings():
-        # of parts that it leaves out, which are no cells
+        # warnings about parts that openpyxl leaves out, which are no cells
         warnings.simplefilter("ignore")
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         try:
@@ -134,9 +134,9 @@ def _line(row: Iterable[object]) -> str:
 
 
 def read_pdf(data: bytes, pages: Sequence[int] | None, most: int) -> str:
-    """The text of these pages, from 1; of all when nobody says which."""
+    """Text of these pages, from 1; of all if none are named."""
     pypdf = library("pypdf")
-    # it grumbles about every flaw that it can cope with
+    # it warns about every flaw that it can handle
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     reader = pypdf.PdfReader(BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
@@ -152,7 +152,7 @@ def read_pdf(data: bytes, pages: Sequence[int] | None, most: int) -> str:
 
 
 MOST = 20 * 1024 * 1024
-"""Bytes; no provider takes a larger one."""
+"""Maximum size of a picture in bytes; no provider takes a larger one."""
 
 _BEGIN = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -242,7 +242,7 @@ class _Page(HTMLParser):
 
 
 def read_powerpoint(data: bytes, pages: Sequence[int] | None, most: int) -> str:
-    """What these slides say, from 1, with the notes below them; all when nobody says which."""
+    """Text of these slides, from 1, with their notes; of all if none are named."""
     pptx = library("pptx")
     slides = list(pptx.Presentation(BytesIO(data)).slides)
     lines = Lines(most)
@@ -269,7 +269,7 @@ def _texts(shapes: Iterable[Any]) -> Iterator[str]:
 
 
 def read_word(data: bytes, most: int) -> str:
-    """What a document says, its headings marked as Markdown marks them."""
+    """Text of a Word document, with headings marked as in Markdown."""
     docx = library("docx")
     lines = Lines(most)
     for block in docx.Document(BytesIO(data)).iter_inner_content():
@@ -293,22 +293,22 @@ def _mark(paragraph: Any) -> str:  # noqa: ANN401 # of python-docx
 
 
 Kind = Literal["image", "pdf", "text", "excel", "word", "powerpoint", "csv"]
-"""What a case file calls them."""
+"""Kind of a document, as case files spell it."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Of a file on disk, whatever its kind."""
+"""Maximum size of a file on disk, of any kind."""
 
 MOST_UNPACKED = 512 * 1024 * 1024
-"""Bytes of an office file once it is unpacked; a small one may hold far more than it shows."""
+"""Maximum size of an unpacked office file: a small archive may unpack to very much."""
 
 MOST_XML = 64 * 1024 * 1024
-"""Bytes of the XML of a Word or PowerPoint file, whose elements are all in memory at once."""
+"""Maximum size of the XML in a Word or PowerPoint file: all its elements are in memory."""
 
 MOST_TEXT = 4_000_000
-"""Characters of a document: four times what the longest of windows holds."""
+"""Maximum number of characters of a document, four times the longest context window."""
 
 MOST_SECONDS = 60.0
-"""For taking one file apart."""
+"""Time limit for parsing one file."""
 
 _CALLS = BoundedCalls("kept.evaluators.tools.documents:parse_text")
 
@@ -326,14 +326,14 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file says."""
+    """Content of a file."""
 
     text: str = ""
     images: tuple[Image, ...] = ()
 
 
 def kind_of(path: Path) -> Kind:
-    """The kind that the name of a file tells; what tells nothing is taken for text."""
+    """Kind of a file by its name; text if the name does not tell."""
     return _KINDS.get(path.suffix.lower(), "text")
 
 
@@ -345,7 +345,7 @@ def read_document(
     sheet: str | None = None,
     range: str | None = None,
 ) -> Document:
-    """What a file says; raises `Unreadable` with the reason where it cannot be told.
+    """Read a file; raises `Unreadable` with the reason if that fails.
 
     `pages` are numbers from 1, of a pdf or of slides; `sheet` is one of a workbook, and `range`
     cells of it as in `A1:E100`.
@@ -365,7 +365,7 @@ def parse_document(
     sheet: str | None = None,
     range: str | None = None,
 ) -> Document:
-    """The same in this process: what a library makes of a hostile file has no bound in time."""
+    """Read a file in this process; a library may take any time for a hostile file."""
     try:
         _check_asked(kind, pages, sheet if range is None else range)
         data = _bytes(path)
@@ -409,7 +409,7 @@ def _check_asked(kind: Kind, pages: Sequence[int] | None, cells: str | None) -> 
 
 
 def parse_text(path: str, kind: Kind, **given: Any) -> dict[str, str]:  # noqa: ANN401 # as above
-    """The text of a file, or why there is none; called in the other process."""
+    """Text of a file, or the reason why there is none; runs in the other process."""
     try:
         return {"text": parse_document(Path(path), kind, **given).text}
     except Unreadable as error:
@@ -417,7 +417,7 @@ def parse_text(path: str, kind: Kind, **given: Any) -> dict[str, str]:  # noqa: 
 
 
 def _read_apart(path: Path, given: Mapping[str, object]) -> str:
-    """The text of a file that a library takes apart, in bounded time and memory."""
+    """Read a file with a parser library, in bounded time and memory."""
     try:
         read: dict[str, str] = _CALLS.call({"path": str(path), **given}, MOST_SECONDS)
     except TimeoutError as error:
@@ -450,14 +450,14 @@ def _bytes(path: Path) -> bytes:
             size = f"{found.st_size / _MIB:,.0f} MiB"
             raise Unreadable(f"it has {size}, and at most {MOST_BYTES // _MIB} MiB are read")
         with path.open("rb") as file:
-            # it may grow meanwhile
+            # it may grow while it is read
             return file.read(MOST_BYTES)
     except OSError as error:
         raise Unreadable(str(error.strerror).lower()) from error
 
 
 def _unpackable(data: bytes, most_xml: int) -> bytes:
-    """The same bytes, if they are an archive that does not unfold to more than there is room."""
+    """Return the bytes if they are an archive within the limits when unpacked."""
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             items = archive.infolist()

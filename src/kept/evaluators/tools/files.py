@@ -21,46 +21,46 @@ from kept.models.structured_output import problem_with
 from kept.sandbox.bwrap import INSIDE
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Of all files together."""
+"""Maximum size of all files together."""
 
 MOST_FILES = 5_000
 
 OUTPUT = "output"
-"""The folder of the workspace that deliverables go to."""
+"""Folder of the workspace for deliverables."""
 
 MOUNT = str(INSIDE / "output")
-"""Where a command sees them: always the same, so that no request differs by it."""
+"""Path at which commands see the files; constant, so that equal requests stay equal."""
 
 Changes = Mapping[str, bytes | None]
-"""By path; None removes a file."""
+"""New contents by path; None removes a file."""
 
 
 class SharedFiles:
-    """Files by path."""
+    """Shared files by path, with size limits."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES) -> None:
         self.most_bytes = most_bytes
         self._most_files = most_files
         self._files: dict[str, bytes] = {}
         self._stamps: dict[str, int] = {}
-        """Of the last change of each path, also of one that is gone."""
+        """Stamp of the last change of each path, also of deleted ones."""
         self._last = 0
         self._bytes = 0
         self._folders: Counter[str] = Counter()
-        """Files below each folder: counted along, for there may be thousands of files."""
+        """Number of files below each folder, kept up to date: there may be thousands of files."""
 
     def copy(self) -> "SharedFiles":
-        """The same files, which from now on change apart."""
+        """Copy with the same files; later changes are separate."""
         other = SharedFiles(self.most_bytes, self._most_files)
         other.apply(self._files, other.stamp())
         return other
 
     def read(self, path: str) -> bytes | None:
-        """A file; None where there is none."""
+        """Content of a file; None if there is none."""
         return self._files.get(path)
 
     def all(self) -> dict[str, bytes]:
-        """Every file, by path, in order."""
+        """All files by path, sorted."""
         return dict(sorted(self._files.items()))
 
     def below(self, folder: str) -> dict[str, bytes]:
@@ -69,7 +69,7 @@ class SharedFiles:
         return {p.removeprefix(start): d for p, d in self.all().items() if p.startswith(start)}
 
     def refusal(self, changes: Changes) -> str | None:
-        """Why such a change is not made; None where it may be."""
+        """Reason why changes are refused; None if they are allowed."""
         for path in changes:
             if not is_safe_path(path):
                 return f"`{path}` is not a path below the workspace"
@@ -103,12 +103,12 @@ class SharedFiles:
         return None
 
     def stamp(self) -> int:
-        """The number of one more change."""
+        """Return the stamp of the next change."""
         self._last += 1
         return self._last
 
     def apply(self, changes: Changes, stamp: int) -> None:
-        """Make a change, or make it again; what was changed later stays as it is."""
+        """Apply changes, or repeat them; paths with a later stamp stay as they are."""
         self._last = max(self._last, stamp)
         for path, data in changes.items():
             if self._stamps.get(path, 0) > stamp:
@@ -127,13 +127,13 @@ class SharedFiles:
 
 
 def changes_between(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Changes:
-    """What has to be changed for files to become others."""
+    """Changes that turn one set of files into another."""
     changes: dict[str, bytes | None] = {p: d for p, d in after.items() if before.get(p) != d}
     return changes | {path: None for path in before if path not in after}
 
 
 def path_of(given: str) -> str | None:
-    """The path below the workspace that somebody means; None for one that is not there."""
+    """Path below the workspace; None if the given path is outside."""
     path = given.strip()
     for start in (f"{MOUNT}/", "./"):
         path = path.removeprefix(start)
@@ -141,13 +141,13 @@ def path_of(given: str) -> str | None:
 
 
 def _above(path: str) -> list[str]:
-    """The folders that a path is in, outermost first."""
+    """Parent folders of a path, outermost first."""
     parts = path.split("/")
     return ["/".join(parts[:n]) for n in range(1, len(parts))]
 
 
 MOST_LISTED = 500
-"""Files that one list has."""
+"""Maximum number of files in one list."""
 
 Arguments = Mapping[str, object]
 Act = Callable[[SharedFiles, Arguments], ToolAnswer]
@@ -155,14 +155,14 @@ Act = Callable[[SharedFiles, Arguments], ToolAnswer]
 
 @dataclass(frozen=True, slots=True)
 class FileTool:
-    """One thing that can be done to the files."""
+    """One tool on the shared files."""
 
     offer: ToolOffer
     files: SharedFiles
     act: Act
 
     async def use(self, arguments: Arguments, scope: Scope) -> ToolAnswer | Failure:
-        """Do it once, or what came of it when it was done."""
+        """Call the tool once; a resume applies the journalled answer."""
 
         async def do() -> ToolAnswer | Failure:
             given = _with_usual_names(arguments, _FIELDS[self.offer.name])
@@ -175,14 +175,14 @@ class FileTool:
 
 
 def applied(files: SharedFiles, answer: ToolAnswer | Failure) -> ToolAnswer | Failure:
-    """An answer, its changes made: those that were written down, whether now or long ago."""
+    """Apply the journalled changes of an answer, whether new or from a resume."""
     if isinstance(answer, ToolAnswer) and answer.changes:
         files.apply(answer.changes, answer.stamp)
     return answer
 
 
 def file_tools(files: SharedFiles, texts: Mapping[str, str] | None = None) -> tuple[FileTool, ...]:
-    """The four of them; `texts` may say otherwise what a model is told of each."""
+    """The four file tools; `texts` may replace their descriptions for the model."""
     return tuple(
         FileTool(ToolOffer(name, (texts or {}).get(name) or about, _schema(fields)), files, act)
         for name, about, fields, act in _TOOLS
@@ -190,7 +190,7 @@ def file_tools(files: SharedFiles, texts: Mapping[str, str] | None = None) -> tu
 
 
 def _with_usual_names(arguments: Arguments, takes: Collection[str]) -> dict[str, object]:
-    """Arguments by the names that a tool takes, where a model spells them as other tools do."""
+    """Rename arguments that a model spells as in other products."""
     given = dict(arguments)
     for name in takes:
         other = next((one for one in _SPELLINGS[name] if one in given and one not in takes), None)
@@ -281,7 +281,7 @@ _SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "folder": ("path", "directory", "dir", "folder_path", "dir_path"),
     "append": (),
 }
-"""Names that tools of other products have for the same arguments, by ours."""
+"""Names of the same arguments in other products, by Kept's name."""
 
 _PATH = ("string", "a path below the workspace, as in output/report.md", True)
 _TOOLS: tuple[tuple[str, str, Mapping[str, tuple[str, str, bool]], Act], ...] = (

@@ -38,37 +38,37 @@ _HANDLER = Path(__file__).parents[1] / "workers" / "tool_handler.py"
 
 @dataclass(frozen=True, slots=True)
 class FunctionConfig:
-    """A function by its file and its name, and what a model is told of it."""
+    """Function by file and name, with its description for the model."""
 
     name: str
     file: str
-    """Below the folder, or a whole path."""
+    """Path below the folder, or an absolute one."""
     function: str
     folder: Path
-    """Where it runs, and where its imports are looked for: what it belongs to."""
+    """Working directory and import path of the function."""
     description: str = ""
-    """Empty for what its docstring says."""
+    """Description for the model; empty to use the docstring."""
     parameters: Mapping[str, Mapping[str, object]] | None = None
-    """What is said of its parameters, by name; the rest is what its signature tells."""
+    """Schemas of parameters by name; the rest comes from the signature."""
     timeout: float = 60.0
     """Seconds for one call."""
     network: Network = "on"
     passed_on: tuple[str, ...] = ()
-    """Further variables of our environment that it may see."""
+    """Further variables of Kept's environment that it may see."""
 
 
 class FunctionTools:
-    """The processes of one function, for a whole run."""
+    """Worker processes of one function, for a whole run."""
 
     def __init__(self, config: FunctionConfig) -> None:
         self._config = config
         self._pool = WorkerPool(self._start, most=max(MAX_WAITING, processors()))
         self._failed: Failure | None = None
-        """Why the function could not be imported."""
+        """Failure of the import of the function; None if there was none."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What does not hold on this machine."""
+        """Warning if the function cannot be confined on this machine."""
         able = abilities()
         if able.walls:
             return ()
@@ -76,9 +76,9 @@ class FunctionTools:
         return (f"{words}: {able.why_not}",)
 
     async def tools(self, description: str = "") -> "tuple[FunctionTool, ...] | Failure":
-        """The one tool, with a description of a candidate's own if it has one."""
+        """Return the tool, with the description of a candidate if it has one."""
         config = self._config
-        # before it is used, so that one that is not there ends no conversation in the middle
+        # checked before the conversation, so that a missing function does not cut one off
         if self._failed is not None:
             return self._failed
         try:
@@ -94,7 +94,7 @@ class FunctionTools:
         return (FunctionTool(self, ToolOffer(config.name, words, parameters)),)
 
     async def call(self, arguments: Mapping[str, object]) -> ToolAnswer | Failure:
-        """Call it once."""
+        """Call the function once in a worker process."""
         config = self._config
         async with self._pool.turns.take():
             try:
@@ -148,13 +148,13 @@ class FunctionTools:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTool:
-    """Calls the function with what a model gives for it."""
+    """Tool that calls the function with a model's arguments."""
 
     _functions: FunctionTools
     offer: ToolOffer
 
     async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
-        """Call it once, if the arguments are what it takes."""
+        """Call the function once if the arguments fit its schema."""
         request = {"tool": self.offer.name, "arguments": dict(arguments)}
         return await journalled(scope, request, lambda: self._call(arguments))
 
@@ -165,7 +165,7 @@ class FunctionTool:
 
 
 def _clean(text: str) -> str:
-    """A text without halves of characters, which no provider takes."""
+    """Replace lone surrogates, which no provider accepts."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -174,21 +174,21 @@ _BLANK = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 @dataclass(frozen=True, slots=True)
 class PromptConfig:
-    """What is asked, and what a model is told of it."""
+    """Prompt as a tool, with its description for the model."""
 
     name: str
     template: str
-    """With `{{name}}` where a parameter goes."""
+    """Text with `{{name}}` for each parameter."""
     description: str = ""
     parameters: Mapping[str, Mapping[str, object]] | None = None
-    """What is said of its parameters, by name; where nothing is, they are texts."""
+    """Schemas of parameters by name; a parameter without one is a text."""
     temperature: float | None = None
     max_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PromptTool:
-    """Asks a model. What it asks and what it is answered is journalled as any question is."""
+    """Tool that asks a model; question and answer are journalled like any other."""
 
     config: PromptConfig
     model: Model
@@ -199,14 +199,14 @@ class PromptTool:
 
     @property
     def offer(self) -> ToolOffer:
-        """What a model is told of it."""
+        """Offer of the tool to a model."""
         config = self.config
         said = config.parameters or {}
         names = tuple(dict.fromkeys((*_BLANK.findall(config.template), *said)))
         return ToolOffer(config.name, config.description, plain(said, names))
 
     async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
-        """Ask once."""
+        """Ask the model once."""
         if wrong := problem_with(dict(arguments), self.offer.parameters):
             return ToolAnswer(f"the arguments are wrong, {wrong}", wrong=True)
         config = self.config
@@ -229,5 +229,5 @@ class PromptTool:
             name = match[1]
             return str(arguments.get(name, said.get(name, {}).get("default", "")))
 
-        # what is filled in is not looked at again, whatever it holds
+        # values are not expanded again, whatever they hold
         return _BLANK.sub(value, self.config.template)

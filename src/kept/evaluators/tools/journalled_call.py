@@ -22,16 +22,16 @@ _NAMES = {
     "list": "array",
     "dict": "object",
 }
-"""What people write who think of Python."""
+"""Python type names that users write in place of JSON types."""
 
 
 def merged(
     said: Mapping[str, Mapping[str, object]], told: Mapping[str, Any]
 ) -> dict[str, object] | str:
-    """A schema of both; what is wrong with what is said, in words.
+    """Schema of the spec merged with the signature, or a text that says what is wrong.
 
-    A parameter that a spec calls neither required nor gives a default is required if the function
-    cannot be called without it.
+    Without `required` or `default` in the spec, a parameter is required if the function cannot be
+    called without it.
     """
     properties: dict[str, object] = {}
     required: list[str] = []
@@ -59,7 +59,7 @@ def merged(
 
 
 def plain(said: Mapping[str, Mapping[str, object]], names: tuple[str, ...]) -> dict[str, object]:
-    """A schema of what is said of some parameters; where nothing is, any text will do."""
+    """Schema of parameters by name; a parameter without one may be any text."""
     properties = {name: {"type": "string", **_schema(said.get(name, {}))} for name in names}
     optional = [
         n
@@ -86,7 +86,7 @@ def _schema(about: Mapping[str, object]) -> dict[str, object]:
 
 
 def unsound(schema: Mapping[str, object]) -> str | None:
-    """Why a schema is none, in words."""
+    """Text that says why a schema is invalid; None if it is valid."""
     try:
         problem_with({}, schema)
     except ValueError as error:
@@ -95,7 +95,7 @@ def unsound(schema: Mapping[str, object]) -> str | None:
 
 
 MOST_TEXT = 190_000
-"""Characters of what a tool says; more than that would not be told to a model anyway."""
+"""Maximum number of characters of a tool's answer; a model would not get more anyway."""
 
 
 Answer = TypeVar("Answer", bound=ToolAnswer)
@@ -107,7 +107,7 @@ async def journalled(
     do: Callable[[], Awaitable[Answer | Failure]],
     kind: type[Answer] = ToolAnswer,
 ) -> Answer | Failure:
-    """What a use came to; in a resume, what it came to then."""
+    """Run and time a tool call; a resume returns the journalled answer."""
 
     async def timed() -> Answer | Failure:
         began = time.monotonic()
@@ -120,7 +120,7 @@ async def journalled(
 
 
 def cut(text: str) -> str:
-    """As much of a text as is told, with how much is not."""
+    """Cut a text to the limit and add how much was left out."""
     if len(text) <= MOST_TEXT:
         return text
     return f"{text[:MOST_TEXT]}\n[{len(text) - MOST_TEXT:,} more characters were left out]"

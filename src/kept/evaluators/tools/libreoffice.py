@@ -1,8 +1,8 @@
-"""LibreOffice without a window: it works out the formulas of workbooks, in the sandbox.
+"""Headless LibreOffice: recalculates the formulas of workbooks, in the sandbox.
 
 Libraries that write workbooks store formulas without their values. LibreOffice opens a copy of such
-a workbook and saves it with the values. It runs between walls, without the network, with a profile
-of its own, in bounded time and memory, and is ended with all that it started.
+a workbook and saves it with the values. It runs in the sandbox without the network, with a profile
+of its own and limits of time and memory. All its processes are ended with it.
 """
 
 import shutil
@@ -20,12 +20,12 @@ from kept.settings import child_environment
 PROGRAMS = ("soffice", "libreoffice")
 DEBIAN = "libreoffice-calc"
 SECONDS = 120.0
-"""For all workbooks of one call."""
+"""Time limit for all workbooks of one call."""
 
 _MIB = 1024 * 1024
 LIMITS = Limits(memory=4096 * _MIB, file_size=64 * _MIB, tree=256 * _MIB, processes=128)
 MOST_BYTES = 64 * _MIB
-"""Of all workbooks that come back."""
+"""Maximum size of all returned workbooks."""
 
 _FORMAT = "Calc MS Excel 2007 XML"
 _SETTINGS = {
@@ -43,7 +43,7 @@ _SETTINGS = {
 
 
 def find_office() -> Path | None:
-    """The program; None where it is not installed."""
+    """Path of the program; None if it is not installed."""
     path = child_environment({})["PATH"]
     found = (shutil.which(name, path=path) for name in PROGRAMS)
     return next((Path(one) for one in found if one), None)
@@ -52,9 +52,9 @@ def find_office() -> Path | None:
 async def recalculated(
     bench: Bench, books: Mapping[str, bytes], seconds: float = SECONDS
 ) -> Mapping[str, bytes] | Failure:
-    """Workbooks by name with all formulas worked out; those that it could not open are missing.
+    """Recalculated workbooks by name; those that LibreOffice could not open are missing.
 
-    A name is plain, as `1.xlsx` is. A failure is the candidate's where a workbook takes too long.
+    Names are plain, as `1.xlsx`. A timeout is the candidate's failure.
     """
     program = find_office()
     if program is None:

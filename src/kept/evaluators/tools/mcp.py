@@ -38,40 +38,40 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _CLOSING = 15.0
-"""Seconds that a connection gets to end."""
+"""Time limit for closing a connection, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class McpConfig:
-    """A server of tools, and how to reach it."""
+    """MCP server and its transport."""
 
     name: str
     folder: Path
-    """Where it is started, and what the file of its environment is relative to."""
+    """Working directory of the server, and base of `env_file`."""
     transport: Literal["stdio", "http", "sse", "websocket"] = "stdio"
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """May hold `${NAME}`, as headers may: filled in when it is opened, and written down nowhere."""
+    """May hold `${NAME}`, like headers: expanded at opening and never stored."""
     env_file: str | None = None
-    """Lines of `NAME=value`; `env` goes before it."""
+    """File with lines of `NAME=value`; `env` takes precedence."""
     encoding: str = "utf-8"
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     timeout: float = 30.0
-    """Seconds that it gets to be there."""
+    """Time limit for opening the connection, in seconds."""
     request_timeout: float = 60.0
     """Seconds for one use of a tool."""
     sse_read_timeout: float = 300.0
-    """Seconds that a stream of its may be silent."""
+    """Maximum silence of an SSE stream, in seconds."""
     terminate_on_close: bool = True
     load_tools: bool = True
     is_retrieval: bool = False
-    """Whether what its tools say are passages that an answer rests on."""
+    """True if the tools return passages that an answer is based on."""
 
 
 class Session:
-    """One connection, from its beginning to its end."""
+    """One connection and the task that holds it."""
 
     def __init__(self, config: McpConfig) -> None:
         self._config = config
@@ -84,11 +84,11 @@ class Session:
 
     @property
     def ended(self) -> bool:
-        """Whether it is known to be of no more use."""
+        """True if the connection is over or its process has ended."""
         return self._over or (self._program is not None and self._program.ended)
 
     async def open(self) -> "Client | Failure":
-        """What to speak by. Whoever is cancelled while it waits leaves it to the next one."""
+        """Open the connection and return its client; a cancelled caller does not close it."""
         if self._task is None:
             self._task = asyncio.create_task(self._hold())
         await asyncio.wait((self._ready,), timeout=self._config.timeout)
@@ -97,12 +97,12 @@ class Session:
         return self._ready.result()
 
     async def close(self) -> str:
-        """End it; how a server that had ended by itself did, in words."""
+        """Close the connection; return how the server ended if it had ended by itself."""
         ended = self.ended
         self._over = True
         self._stop.set()
         if self._task is not None:
-            # one that is still being opened does not look at what it is told
+            # one that is still being opened does not watch `_stop`
             patience = _CLOSING if self._up else 0.0
             if not (await asyncio.wait((self._task,), timeout=patience))[0]:
                 self._task.cancel()
@@ -111,7 +111,7 @@ class Session:
 
     async def _hold(self) -> None:
         try:
-            # slow to import, and others have work to do
+            # slow to import: in a thread, so that other tasks go on
             await call_apart(_import)
             from mcp import Client, Implementation
 
@@ -127,7 +127,7 @@ class Session:
                 await self._stop.wait()
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 # whatever a transport of the SDK may raise, in a group or not
+        except BaseException as error:  # noqa: BLE001 # an SDK transport may raise anything, in a group or not
             if not self._ready.done():
                 self._ready.set_result(self._failure(first_of(error)))
         finally:
@@ -187,7 +187,7 @@ def _http(config: McpConfig) -> "Transport":
                 config.url,
                 http_client=client,
                 terminate_on_close=config.terminate_on_close,
-                # what comes here was cut before, by lines
+                # events that arrive here were bounded before, line by line
                 max_sse_event_size=2 * MOST_LINE,
             ) as streams,
         ):
@@ -199,12 +199,12 @@ def _http(config: McpConfig) -> "Transport":
 def _import() -> None:
     import mcp  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
-    # it would tell on stderr what callers are told anyway
+    # it would print to stderr what callers report anyway
     logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 def _filled(values: Mapping[str, str]) -> dict[str, str]:
-    """The same values, with variables of our environment where they name one."""
+    """Expand `${NAME}` in values with variables of Kept's environment."""
 
     def value(match: re.Match[str]) -> str:
         found = variable(match[1])
@@ -229,19 +229,19 @@ def _read_env(config: McpConfig) -> dict[str, str]:
 
 
 MOST_OPENS = 5
-"""How often a server is opened without answering a use in between, before it is given up."""
+"""Maximum number of openings in a row without an answered call."""
 
 _PAGES = 100
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
-"""What no provider takes in the name of a tool."""
+"""Characters that no provider accepts in the name of a tool."""
 _LOST = {-32000, -32600}
-"""Codes of the SDK for a connection that is gone, and for one that the server knows nothing of."""
+"""SDK codes for a lost connection, and for a session that the server does not know."""
 _LATE = -32001
 _SERVERS_FAULT = {-32603, -32700}
 
 
 class McpServer:
-    """A server and the tools that it offers, for a whole run."""
+    """Server and its tools, for a whole run."""
 
     def __init__(self, config: McpConfig) -> None:
         self.config = config
@@ -251,11 +251,11 @@ class McpServer:
         self._failed: Failure | None = None
         self._tools: tuple[McpTool, ...] | None = None
         self._suspects: set[str] = set()
-        """Uses that were under way when it went away."""
+        """Calls that were under way when the server went away; they are repeated alone."""
         self._alone = Turns(1)
 
     async def tools(self) -> "tuple[McpTool, ...] | Failure":
-        """What it offers, by its own names; asked for once."""
+        """List the tools of the server once, by their own names."""
         if not self.config.load_tools:
             return ()
         if self._tools is None:
@@ -275,8 +275,9 @@ class McpServer:
         return self._tools
 
     async def call(self, tool: str, arguments: Mapping[str, object]) -> ToolAnswer | Failure:
-        """Use a tool of it once."""
+        """Call a tool of the server once."""
         use = json.dumps([tool, arguments], sort_keys=True, default=repr)
+        # a call that was under way when the server ended is repeated alone, to find the culprit
         if use not in self._suspects:
             said = await self._call(tool, arguments)
             if self._is_gone(said):
@@ -290,7 +291,7 @@ class McpServer:
         return said
 
     def _is_gone(self, said: ToolAnswer | Failure) -> bool:
-        """Whether a process of ours ended; one elsewhere is not ours to find a culprit for."""
+        """True if our own server process ended; remote servers are not examined."""
         ours = self.config.transport == "stdio"
         return ours and isinstance(said, Failure) and said.kind == "network"
 
@@ -310,13 +311,13 @@ class McpServer:
         return ToolAnswer(text, result.is_error, tuple(map(cut, parts)) if found else ())
 
     async def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     async def _ask(self, what: str, do: "Callable[[Client], Awaitable[Any]]") -> Any:  # noqa: ANN401 # what the SDK answers
-        """What a server answers; words for the model, or a failure, where it does not."""
+        """Ask the server; returns its answer, an error text for the model, or a failure."""
         opened = await self._open()
         if isinstance(opened, Failure):
             return opened
@@ -330,7 +331,7 @@ class McpServer:
         except RuntimeError as error:
             if session.ended:
                 return await self._lost(what, session, str(error))
-            # an answer that is not what the server says its answers are
+            # an answer that does not fit the output schema of the tool
             return ToolAnswer(str(error), wrong=True)
 
     async def _refused(
@@ -341,7 +342,7 @@ class McpServer:
             seconds = count(self.config.request_timeout, "second")
             message = f"the server `{name}` did not answer {what} within {seconds}"
             return Failure("timeout", "infrastructure", message)
-        # a process that is still there has said so itself, whatever it means by the code
+        # a process that is still alive sent this code itself: not a lost connection
         if code in _LOST and (session.ended or self.config.transport != "stdio"):
             return await self._lost(what, session, words)
         if code in _SERVERS_FAULT:
@@ -399,11 +400,11 @@ class McpTool:
 
     server: McpServer
     name: str
-    """What the server calls it."""
+    """Name of the tool at the server."""
     offer: ToolOffer
 
     async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
-        """Use it once."""
+        """Call the tool once; a resume returns the journalled answer."""
         request = {"tool": self.name, "server": self.server.config.name}
         return await journalled(
             scope,
@@ -413,7 +414,7 @@ class McpTool:
 
 
 def told_apart(tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """The same tools; one of a server whose name another has as well has the server's before it."""
+    """Tools with unique names: a name that is taken twice gets the server's as prefix."""
     named = Counter(tool.offer.name for tool in tools)
     apart: list[Tool] = []
     for tool in tools:
@@ -425,7 +426,7 @@ def told_apart(tools: Sequence[Tool]) -> tuple[Tool, ...]:
 
 
 def _words(block: Any) -> str:  # noqa: ANN401 # of the SDK
-    """What a part of an answer says; of what cannot be told in words, that it was there."""
+    """Text of a part of an answer; a note for a part that has no text."""
     match block.type:
         case "text":
             return block.text

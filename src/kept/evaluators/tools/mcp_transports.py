@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 
 MOST_LINE = 8 * 1024 * 1024
-"""Bytes of one message; of a longer one nobody is told more than that it was too long."""
+"""Maximum size of one message; a longer one is replaced by an error."""
 
 TOO_LONG = -32099
-"""The code of the error that stands for such a message; of those that are free for anyone."""
+"""Error code that replaces such a message, from the range free for implementations."""
 
 GRACE = 2.0
-"""Seconds that a server gets to end by itself once nobody speaks to it, and then when asked to."""
+"""Time for a server to end after its input is closed, and again after SIGTERM."""
 
 _PART = 64 * 1024
 _DETAIL = 4000
 _MOST_ERRORS = 1024 * 1024
-"""Bytes of what a server grumbles, which may go on for hours; then it is forgotten."""
+"""Maximum size of the stderr file, which is emptied beyond it."""
 _ID = r'"id" *: *(\d+|"[^"\\]{1,100}")'
 _EARLY = re.compile(rf'^\{{ *(?:"jsonrpc" *: *"2\.0" *, *)?{_ID}'.encode())
 _LATE = re.compile(rf'{_ID} *(?:, *"jsonrpc" *: *"2\.0" *)?\}}\s*$'.encode())
@@ -56,7 +56,7 @@ _LATE = re.compile(rf'{_ID} *(?:, *"jsonrpc" *: *"2\.0" *)?\}}\s*$'.encode())
 
 @dataclass(slots=True)
 class Program:
-    """How a server is started, and how it went."""
+    """Command of a server process, and how the process ended."""
 
     command: str
     args: tuple[str, ...]
@@ -64,13 +64,13 @@ class Program:
     env: Mapping[str, str]
     encoding: str = "utf-8"
     ended: bool = field(default=False, init=False)
-    """Whether it has stopped speaking."""
+    """True once its output has ended."""
     last_words: str = field(default="", init=False)
-    """The end of what it said on stderr."""
+    """Last part of its stderr."""
     code: int | None = field(default=None, init=False)
 
     def how(self) -> str:
-        """How it ended, in words."""
+        """Text that says how the process ended."""
         how = f"it {how_ended(self.code)}"
         last = self.last_words.rpartition("\n")[2]
         return f"{how}: {last[:300]}" if last else how
@@ -78,7 +78,7 @@ class Program:
 
 @asynccontextmanager
 async def stdio(program: Program) -> "AsyncGenerator[Streams]":
-    """What the SDK speaks to a server by. Raises `OSError` where it cannot be started."""
+    """Start a server and yield streams for the SDK; raises `OSError` if that fails."""
     import anyio
 
     # append, so that it can be emptied while the server has it open
@@ -116,7 +116,7 @@ async def stdio(program: Program) -> "AsyncGenerator[Streams]":
 
 
 class Line:
-    """A line as it comes in, part by part; of one that is too long only the ends are kept."""
+    """Line that arrives in parts; of one that is too long only both ends are kept."""
 
     def __init__(self, most: int = MOST_LINE) -> None:
         self._most = most
@@ -127,11 +127,11 @@ class Line:
 
     @property
     def too_long(self) -> bool:
-        """Whether it is not to be had whole."""
+        """True if the line is longer than the limit."""
         return self._size > self._most
 
     def add(self, part: bytes) -> None:
-        """Take in what comes next."""
+        """Add the next part."""
         self._size += len(part)
         if not self.too_long:
             self._parts.append(part)
@@ -142,18 +142,18 @@ class Line:
         self._tail = (self._tail + part)[-_PART:]
 
     def whole(self) -> bytes:
-        """All of it."""
+        """Whole line."""
         return b"".join(self._parts)
 
     def whose(self, before: bytes = b"") -> bytes | None:
-        """Whose answer it is, as far as its ends tell; `before` stands before the message."""
+        """Request id of the answer, if an end of the line has it; `before` is a prefix to skip."""
         # either end may tell: SDKs differ in what they write first
         head = self._head.removeprefix(before).lstrip()
         found = _EARLY.search(head) or _LATE.search(self._tail)
         return found[1] if found else None
 
     def read(self) -> bytes:
-        """The message; an error in the stead of one that is too long, empty if it is nobody's."""
+        """Message, or an error in place of one that is too long; empty without a request id."""
         if not self.too_long:
             return self.whole()
         size = f"{self._size / 1024**2:,.0f} MiB"
@@ -161,7 +161,7 @@ class Line:
 
 
 def in_place(asked: bytes | None, words: str) -> bytes:
-    """The message that stands for an answer nobody is told; empty where nobody waits for it."""
+    """Error message in place of an answer that is not passed on; empty without a request id."""
     if asked is None:
         return b""
     error = json.dumps({"code": TOO_LONG, "message": words}).encode()
@@ -174,7 +174,7 @@ async def _listen(
     program: Program,
     errors: IO[bytes],
 ) -> None:
-    """Hand on what the server says, message by message."""
+    """Pass on messages of the server."""
     from anyio import BrokenResourceError, ClosedResourceError
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
@@ -191,15 +191,15 @@ async def _listen(
                     line.add(end)
                     text = line.read().decode(program.encoding, "replace")
                     line = Line()
-                    # a line that is no message is one that somebody printed by mistake
+                    # a line that is no message was printed by mistake
                     with suppress(ValueError):
                         message = jsonrpc_message_adapter.validate_json(text, by_name=False)
                         await heard.send(SessionMessage(message))
                 line.add(rest)
-            # before those who wait for answers hear of it
+            # set before the stream closes and waiting callers notice
             program.ended = True
     except (BrokenResourceError, ClosedResourceError):
-        return  # nobody listens any more
+        return  # the reader is closed
     finally:
         program.ended = True
 
@@ -209,9 +209,9 @@ async def _speak(
     said: "MemoryObjectReceiveStream[SessionMessage]",
     program: Program,
 ) -> None:
-    """Hand on what is said to the server."""
+    """Pass on messages to the server."""
     assert process.stdin is not None
-    # a server that is gone is found out by its silence
+    # a lost server is noticed by the end of its output
     with suppress(ConnectionError):
         async with said:
             async for one in said:
@@ -221,7 +221,7 @@ async def _speak(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Have the process and everything it started gone."""
+    """End the process and everything it started."""
     assert process.stdin is not None
     process.stdin.close()
     for number in (None, signal.SIGTERM, signal.SIGKILL):
@@ -237,12 +237,12 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     watchdog.forget(process.pid)
-    # asyncio keeps it open while anybody, say a killed child of it, has its pipe
-    getattr(process, "_transport").close()  # noqa: B009 # not ours to see, and there is no other way
+    # asyncio keeps it open while any process, such as a killed child, holds its pipe
+    getattr(process, "_transport").close()  # noqa: B009 # private, but there is no other way
 
 
 MOST_EVENT = 1024 * 1024 - 1024
-"""Bytes of one message of the older transport, a little less than its client takes."""
+"""Maximum size of one SSE message, a little less than the SDK's client accepts."""
 
 _TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 """Seconds, as the SDK has them: a server may hold a stream open."""
@@ -255,9 +255,9 @@ Hook = Callable[[httpx2.Response], Awaitable[None]]
 def client_of(
     headers: Mapping[str, str], timeout: httpx2.Timeout | None = None, most: int = MOST_LINE
 ) -> httpx2.AsyncClient:
-    """A client that reads no more of a message than so many bytes."""
+    """HTTP client that reads at most `most` bytes of a message."""
     return httpx2.AsyncClient(
-        # what is packed may be large when nobody can see it
+        # a small compressed answer may unpack to a very large one
         headers={**headers, "Accept-Encoding": "identity"},
         timeout=timeout or _TIMEOUT,
         event_hooks={"response": [_bounding(most)]},
@@ -284,7 +284,7 @@ def _bounding(most: int) -> Hook:
 
 
 class _Cut(httpx2.AsyncByteStream):
-    """A stream of which only some is handed on."""
+    """Response stream that passes on bounded parts only."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, parts: AsyncGenerator[bytes]) -> None:
         self._inner = inner
@@ -306,7 +306,7 @@ async def _said(text: bytes) -> AsyncGenerator[bytes]:
 async def _whole(
     inner: httpx2.AsyncByteStream, asked: bytes | None, most: int
 ) -> AsyncGenerator[bytes]:
-    """One message."""
+    """Yield one message, or an error in its place if it is too long."""
     parts: list[bytes] = []
     size = 0
     async for part in inner:
@@ -321,7 +321,7 @@ async def _whole(
 async def _events(
     inner: httpx2.AsyncByteStream, asked: bytes | None, most: int
 ) -> AsyncGenerator[bytes]:
-    """Messages as they come, a line each."""
+    """Yield messages as they come, one per line."""
     line = Line(most)
     async for part in inner:
         *ends, rest = part.split(b"\n")
@@ -330,7 +330,7 @@ async def _events(
             if not line.too_long:
                 yield line.whole() + b"\n"
             elif found := in_place(line.whose(_DATA), _too_long(most)):
-                # a stream of many answers: of this one the end is awaited, and nothing kept
+                # one of many answers: its rest is skipped and nothing of it is kept
                 yield _DATA + found + b"\n"
             line = Line(most)
         line.add(rest)
@@ -346,7 +346,7 @@ def _too_long(most: int) -> str:
 
 
 def _id_of(request: httpx2.Request) -> bytes | None:
-    """Whose answer a response is, as it stands in JSON; None where that is not known."""
+    """Request id as JSON that a response answers; None if it is not known."""
     if request.method != "POST":
         return None
     try:

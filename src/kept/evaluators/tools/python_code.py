@@ -1,8 +1,8 @@
-"""A tool that runs Python beside the files that workers share, in the sandbox.
+"""Code tool: runs Python on the files that workers share, in the sandbox.
 
-The program runs in a copy of them, mounted where every copy is, without the network. What it
-changed there comes back when it has ended; what it did elsewhere is gone. A program that loops,
-dies or floods its output is an answer; one that fills its folder changes nothing at all.
+The program runs in a copy of the files, always at the same path, without the network. Its changes
+there are copied back when it has ended; all others are lost. A program that loops, crashes or
+floods its output is an answer for the model. One that fills its folder changes nothing.
 """
 
 import sys
@@ -27,10 +27,10 @@ from kept.settings import without_secrets
 from kept.store.home import Home
 
 SECONDS = 60.0
-"""For one program."""
+"""Time limit for one program."""
 
 MOST_SHOWN = 20_000
-"""Characters of what a program prints that a model is told: the beginning and the end."""
+"""Maximum number of characters of a program's output for the model: both ends."""
 
 _MIB = 1024 * 1024
 _PROGRAM = ".kept-code.py"
@@ -49,11 +49,11 @@ _SCHEMA: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Where programs run beside shared files, and within which limits."""
+    """Sandbox and limits for programs that run on shared files."""
 
     scratch: Scratch
     hidden: tuple[Path, ...] = ()
-    """What no program may read."""
+    """Paths that no program may read."""
     walls: bool = True
     seconds: float = SECONDS
     limits: Limits = field(
@@ -70,7 +70,7 @@ class Bench:
         seconds: float | None = None,
         folders: tuple[str, ...] = (),
     ) -> tuple[Exit | Failure, Output | Failure]:
-        """Run a line of the shell in a copy of some files: how it ended, and what they are then."""
+        """Run a shell line in a copy of some files; return its exit and the files afterwards."""
         view = View(Path("/"), hidden=self.hidden, bare=True, walls=self.walls)
         line = f'cd "$KEPT_OUTPUT" && unset KEPT_CANDIDATE && {words}'
         limit = self.seconds if seconds is None else seconds
@@ -86,20 +86,20 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class CodeTool:
-    """Runs what a model wrote."""
+    """Tool that runs Python code of a model."""
 
     files: SharedFiles
     bench: Bench
     about: str = ""
-    """What a model is told of it; empty for the usual."""
+    """Description for the model; empty for the default."""
 
     @property
     def offer(self) -> ToolOffer:
-        """What a model is told of it."""
+        """Offer of the tool to a model."""
         return ToolOffer("code_execute", self.about or _ABOUT, _SCHEMA)
 
     async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
-        """Run it once, or what came of it when it was run."""
+        """Run the code once; a resume applies the journalled answer."""
         request = {"tool": self.offer.name, "arguments": dict(arguments)}
         answer = await journalled(scope, request, lambda: self._run(arguments))
         return applied(self.files, answer)
@@ -141,22 +141,22 @@ class CodeTool:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One run of a program, as the journal has it."""
+    """Journalled run of a program."""
 
     code: int
     """Its exit status."""
     text: str
-    """What a model is told of its end and of what it printed."""
+    """Text for the model: the exit and the output."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Files that it made or changed."""
     timed_out: bool = False
     stderr: str = ""
-    """The end of what it wrote there."""
+    """Last part of its stderr."""
     usage: Usage = FREE
 
     @property
     def ok(self) -> bool:
-        """True where it ended by itself and without complaint."""
+        """True if it ended in time with exit status 0."""
         return self.code == 0 and not self.timed_out
 
 
@@ -169,8 +169,8 @@ async def run_program(
 ) -> Ran | Failure:
     """Run Python that a model wrote on some files, in the sandbox; journalled, so run once.
 
-    It begins in a folder with those files and nothing else. A failure of the candidate is a program
-    that leaves more than `most` bytes.
+    It starts in a folder with only those files. A program that leaves more than `most` bytes is
+    the candidate's failure.
     """
 
     async def do() -> Ran | Failure:
@@ -198,7 +198,7 @@ def data_bench(scratch: Scratch, data: Sequence[Path], seconds: float = SECONDS)
 
 
 def all_but_python(folder: Path) -> Iterator[Path]:
-    """A folder to be hidden, or what is in it but for the Python that programs are run by."""
+    """Paths that hide a folder except for the Python that runs the programs."""
     needed = [Path(one).resolve() for one in (sys.prefix, sys.base_prefix)]
     if any(folder == one for one in needed):
         return
@@ -210,7 +210,7 @@ def all_but_python(folder: Path) -> Iterator[Path]:
 
 
 def exit_text(ended: Exit, seconds: float) -> str:
-    """What a model is told of the end of a command, and of what it printed."""
+    """Text for the model about the exit of a command and its output."""
     how = f"did not end within {count(seconds, 'second')}" if ended.timed_out else str(ended)
     parts = [how if not ended.ok else "exit 0"]
     if ended.stdout:

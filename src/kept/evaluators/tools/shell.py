@@ -1,8 +1,7 @@
-"""A shell in a workspace that lives as long as an episode.
+"""Shell tool in a workspace that lives as long as an episode.
 
-Each command runs in the sandbox, without the network, on the files that earlier ones left. What a
-command changed is journalled with what it printed: a resume makes the same changes again, and runs
-nothing twice.
+Each command runs in the sandbox, without the network, on the files that earlier ones left. Its
+changes are journalled with its output: a resume applies the changes again and runs nothing twice.
 """
 
 import asyncio
@@ -31,13 +30,13 @@ from kept.sandbox.workspace import Scratch, Workspace
 from kept.store.candidate_files import write_below
 
 SECONDS = 120.0
-"""For one command."""
+"""Time limit for one command."""
 
 MOST_CHANGED_BYTES = 32 * 1024 * 1024
-"""Bytes that one command may change: they are journalled."""
+"""Maximum size of the files that one command changes: they are journalled."""
 
 UNTRACKED = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
-"""Folders that tools fill by themselves: a resume does without what is in them."""
+"""Cache folders of tools, which are not journalled."""
 
 _NO_CANDIDATE = Candidate({})
 _SCHEMA: Mapping[str, object] = {
@@ -52,31 +51,31 @@ _ABOUT = (
 )
 
 _KEPT_KINDS = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
-"""Kinds of files that a resume makes again: no sockets, pipes and devices."""
+"""Kinds of files that a resume restores: no sockets, pipes and devices."""
 
 _USUAL_MODE = stat.S_IFREG | 0o644
 
 Marks = dict[str, tuple[int, ...]]
-"""By path, what changes whenever a file does; mode and size first, of a folder the mode alone."""
+"""Fingerprint of each path: mode, size, times and inode; of a folder only the mode."""
 
 
 class Changes(NamedTuple):
-    """What a command changed, as the journal has it."""
+    """Journalled changes of a command."""
 
     files: Mapping[str, bytes | None]
-    """By path the content, of a link its target; None for what is gone."""
+    """Content by path, the target of a link; None for a deleted path."""
     modes: Mapping[str, int] = {}
-    """Modes that are not those of a plain file: programs, links, folders."""
+    """Modes other than that of a plain file: programs, links, folders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSettings:
-    """What a command may see and use."""
+    """View and limits of commands."""
 
     hidden: tuple[Path, ...] = ()
-    """What no command may read: data with the answers."""
+    """Paths that no command may read: data with the answers."""
     seen: tuple[Path, ...] = ()
-    """Folders that a command needs: programs, an environment of Python."""
+    """Folders that commands need: programs, a Python environment."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     limits: Limits = field(default_factory=Limits)
     seconds: float = SECONDS
@@ -84,14 +83,14 @@ class ShellSettings:
 
 @dataclass(frozen=True, slots=True)
 class ShellAnswer(ToolAnswer):
-    """What came of a command, with all that a resume needs to do without it."""
+    """Answer of a command, with all that a resume needs to restore its changes."""
 
     modes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """As `Changes` has them."""
+    """Modes as in `Changes`."""
 
 
 class EpisodeWorkspace:
-    """A folder with files, open until it is closed, in which commands run."""
+    """Workspace folder in which the commands of an episode run."""
 
     def __init__(self, scratch: Scratch, settings: ShellSettings) -> None:
         self.settings = settings
@@ -102,12 +101,12 @@ class EpisodeWorkspace:
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """Path of its files."""
         assert self._workspace is not None, "it is open"
         return self._workspace.output
 
     async def open(self, source: Path | Mapping[str, bytes]) -> None:
-        """Make it, with a copy of a folder or with some files; a `SetupError` without a sandbox."""
+        """Create it from a folder or from files; raises `SetupError` without a sandbox."""
         self.check()
         files = None if isinstance(source, Path) else source
         made = self._scratch.workspace(_NO_CANDIDATE, IMPLICIT_CASE, files)
@@ -119,7 +118,7 @@ class EpisodeWorkspace:
         self._marks = _marks_of(self.folder)
 
     def check(self) -> None:
-        """Raise a `SetupError` where nothing would hold a command."""
+        """Raise `SetupError` if there is no sandbox."""
         if not (able := abilities()).walls:
             hint = "install bubblewrap"
             raise SetupError(
@@ -129,7 +128,7 @@ class EpisodeWorkspace:
     async def run(
         self, line: str, seconds: float | None = None, most_text: int = MAX_TEXT
     ) -> Exit | Failure:
-        """Run a line of bash in it; of what it prints, the last `most_text` bytes are kept."""
+        """Run a line of bash in it; the last `most_text` bytes of its output are kept."""
         assert self._workspace is not None, "it is open"
         settings = self.settings
         view = View(Path("/"), hidden=settings.hidden, seen=settings.seen, bare=True)
@@ -145,7 +144,7 @@ class EpisodeWorkspace:
         return await self._workspace.run(command)
 
     def changes(self, most: int) -> Changes | None:
-        """What changed since the last look; None where its files have more than `most` bytes."""
+        """Changes since the last call; None if the changed files have more than `most` bytes."""
         before, self._marks = self._marks, _marks_of(self.folder)
         now = {path: mark for path, mark in self._marks.items() if before.get(path) != mark}
         if sum(mark[1] for mark in now.values() if stat.S_ISREG(mark[0])) > most:
@@ -156,7 +155,7 @@ class EpisodeWorkspace:
         return Changes({**gone, **there}, modes)
 
     def apply(self, changes: Changes) -> None:
-        """Make changes that were journalled."""
+        """Apply journalled changes."""
         files = dict(sorted(changes.files.items()))
         modes = {path: changes.modes.get(path, _USUAL_MODE) for path in files}
         # a folder before what is in it: a link that was there must not be followed
@@ -171,14 +170,14 @@ class EpisodeWorkspace:
                 (self.folder / path).mkdir(exist_ok=True)
             else:
                 write_below(self.folder, {path: data})
-        # last, and inner ones first: they may forbid to write
+        # modes last, inner paths first: a mode may forbid writing
         for path, data in reversed(files.items()):
             if data is not None and not stat.S_ISLNK(modes[path]):
                 (self.folder / path).chmod(stat.S_IMODE(modes[path]))
         self._marks = _marks_of(self.folder)
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the workspace."""
         self._open.close()
         self._workspace = None
 
@@ -189,17 +188,17 @@ class ShellTool:
 
     workspace: EpisodeWorkspace
     about: str = ""
-    """What a model is told of it; empty for the usual."""
+    """Description for the model; empty for the default."""
     keeps_state: bool = True
-    """True for a tool whose uses build on one another."""
+    """True for a tool whose calls build on each other."""
 
     @property
     def offer(self) -> ToolOffer:
-        """What a model is told of it."""
+        """Offer of the tool to a model."""
         return ToolOffer("bash", self.about or _ABOUT, _SCHEMA)
 
     async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
-        """Run a command once; in a resume, make the changes that it made."""
+        """Run a command once; a resume applies its journalled changes."""
         ran = False
 
         async def do() -> ShellAnswer | Failure:
@@ -222,7 +221,7 @@ class ShellTool:
         try:
             changes = self.workspace.changes(MOST_CHANGED_BYTES)
         except OSError as error:
-            # it took the rights to a file away, say
+            # it removed the read permission of a file, for example
             message = f"a command left `{error.filename}`, which cannot be read: {error.strerror}"
             return Failure("harness", "candidate", message)
         if changes is None:
@@ -233,14 +232,14 @@ class ShellTool:
 
 
 def _content(path: Path, mode: int) -> bytes:
-    """What a file holds, or where a link leads; nothing for a folder or a pipe."""
+    """Content of a file or target of a link; empty for a folder."""
     if stat.S_ISLNK(mode):
         return os.fsencode(path.readlink())
     return path.read_bytes() if stat.S_ISREG(mode) else b""
 
 
 def _remove_other(path: Path, mode: int | None) -> None:
-    """Remove a link, and what is not of the kind of a mode; anything for None."""
+    """Remove a path that is a link or of another kind than the mode; any path for None."""
     try:
         there = path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -260,9 +259,9 @@ def _marks_of(folder: Path) -> Marks:
         for name in (*folders, *names):
             path = Path(place, name)
             told = path.lstat()
-            # the time of the last change of anything: a program can set that of the content
+            # ctime as well: a program can set mtime but not ctime
             mark = (told.st_mode, told.st_size, told.st_mtime_ns, told.st_ctime_ns, told.st_ino)
-            # a folder changes with all that is in it, of which each has its own mark
+            # only the mode of a folder: its entries have marks of their own
             mark = (told.st_mode,) if stat.S_ISDIR(told.st_mode) else mark
             if stat.S_IFMT(told.st_mode) in _KEPT_KINDS:
                 found[path.relative_to(folder).as_posix()] = mark

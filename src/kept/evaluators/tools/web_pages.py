@@ -1,4 +1,4 @@
-"""Web pages by their address: from a local folder, and from the network where that is allowed.
+"""Web pages by address: from a local folder, and from the network if that is allowed.
 
 A page of `https://host/a/b` lies at `host/a/b` below the folder, or there with `.html`, `.htm`,
 `.txt` or `.md` behind it; that is where `wget --force-directories --adjust-extension` puts it.
@@ -24,15 +24,15 @@ from kept.sandbox.worker import ChildEnded
 from kept.sandbox.worker_pool import BoundedCalls, CallRaised
 
 MOST_BYTES = 4_000_000
-"""Of a page; the rest is not read."""
+"""Maximum size of a page; the rest is not read."""
 
 SECONDS = 20.0
-"""For the network to answer."""
+"""Time limit for a network request."""
 
 ENDINGS = ("", ".html", ".htm", ".txt", ".md", "/index.html")
 
 PARSE_SECONDS = 20.0
-"""For taking one page apart."""
+"""Time limit for parsing one page."""
 
 _CALLS = BoundedCalls("kept.evaluators.tools.web_pages:parse_page")
 
@@ -42,14 +42,14 @@ _MARKUP = re.compile(r"<(?:!doctype|html|head|body|div|p|table|span)\b", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Where pages are looked for."""
+    """Source of pages: a folder, and the network if allowed."""
 
     folder: Path | None = None
     network: bool = False
-    """Whether an address is asked for a page that the folder has not got."""
+    """Fetch pages that are not in the folder."""
 
     def stored(self, url: str) -> Path | None:
-        """The file of a page; None where the folder has none."""
+        """File of a page; None if the folder has none."""
         if self.folder is None:
             return None
         base = self.folder.resolve()
@@ -63,7 +63,7 @@ class Pages:
         return None
 
     async def page(self, scope: Scope, url: str) -> ToolAnswer | Failure:
-        """The text of a page, or `wrong` and why there is none; journalled."""
+        """Text of a page, or `wrong` with the reason why there is none; journalled."""
 
         async def do() -> ToolAnswer | Failure:
             place = self.stored(url)
@@ -86,7 +86,7 @@ def read_page(place: Path) -> str:
 
 
 def page_text(source: str) -> str:
-    """The words of a page without its markup; an `Unreadable` where that takes too long."""
+    """Text of a page without markup; raises `Unreadable` if parsing takes too long."""
     if not _MARKUP.search(source[:20_000]):
         return source.strip()
     try:
@@ -98,7 +98,7 @@ def page_text(source: str) -> str:
 
 
 def parse_page(source: str) -> str:
-    """The same in this process: a hostile page takes the parser the square of its size."""
+    """Parse a page in this process; on a hostile page the time is quadratic in its size."""
     parser = _Words()
     parser.feed(source)
     parser.close()
@@ -114,7 +114,7 @@ def _answered(name: str, source: str) -> ToolAnswer:
 
 
 class _Words(HTMLParser):
-    """Gathers what a reader of a page sees; what is no running text begins a line."""
+    """Parser that collects the visible text of a page; block elements begin a line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class _Words(HTMLParser):
 
 
 def _names(url: str) -> Iterator[str]:
-    """Paths below the folder under which a page may lie, the likeliest first."""
+    """Possible paths of a page below the folder, the likeliest first."""
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2].lower()
@@ -153,7 +153,7 @@ def _names(url: str) -> Iterator[str]:
 
 
 def _fetched(url: str) -> str | ToolAnswer | Failure:
-    """A page as it was sent; or why there is none, for a model or as a failure of the network."""
+    """Fetch a page; returns its text, an error text for the model, or a network failure."""
     try:
         if urlsplit(url).scheme not in ("http", "https"):
             raise ValueError

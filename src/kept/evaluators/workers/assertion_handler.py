@@ -1,7 +1,7 @@
 """Worker for Python assertions, which runs what a user wrote (`sandbox/worker_main.py`).
 
-What it raises is its answer: an assertion that trips over an output does not hold of it. One that
-cannot even be loaded says nothing of any output.
+An exception is an answer: an assertion that raises does not hold. One that cannot be loaded says
+nothing about the output.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from typing import Any
 
 
 def prepare() -> tuple[dict[str, object], Callable[[Any], Any], Callable[[Any], Any]]:
-    """Nothing: each request names its file."""
+    """Return the calls of the worker; nothing is imported, as each request names its file."""
     return {}, grade, lambda result: result
 
 
 def grade(case: Mapping[str, Any]) -> dict[str, Any]:
-    """What an assertion says of an output, as it says it."""
+    """Call an assertion on an output and return its raw answer."""
     folder = str(case["folder"])
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -35,7 +35,7 @@ def grade(case: Mapping[str, Any]) -> dict[str, Any]:
         said = function(case["output"], case["context"])
         if inspect.isawaitable(said):
             said = asyncio.run(_wait(said))
-    except BaseException as error:  # noqa: BLE001 # the near end turns it into a value
+    except BaseException as error:  # noqa: BLE001 # the parent process turns it into a value
         return {"raised": _words(error)}
     if dataclasses.is_dataclass(said) and not isinstance(said, type):
         said = dataclasses.asdict(said)
@@ -50,7 +50,7 @@ def _words(error: BaseException) -> str:
 def _function(code: str, file: str, name: str) -> Callable[..., Any]:
     if code:
         names: dict[str, Any] = {}
-        # the modules that promptfoo's users count on
+        # modules that users of promptfoo expect
         exec("import json, math, re\n" + code, names)  # what the user wrote
         return names["main"]
     path = Path(file)

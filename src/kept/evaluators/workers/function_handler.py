@@ -1,7 +1,7 @@
 """Worker for scorers and graders of a user (`sandbox/worker_main.py`).
 
-What a grader is given and may return has the shapes that holodeck's has, and where holodeck is not
-installed its module names lead here, so that a grader that was written for it runs as it is.
+Arguments and results of a grader have the same form as in holodeck. If holodeck is not installed,
+its module names lead here, so that a grader written for it runs unchanged.
 """
 
 import base64
@@ -35,7 +35,7 @@ def prepare(
 
 
 def find(target: str) -> Callable[..., Any]:
-    """The function that `module:function` names; raises `ValueError`."""
+    """Import the function that `module:function` names; raises `ValueError`."""
     module_name, _, name = target.partition(":")
     try:
         value: Any = importlib.import_module(module_name)
@@ -56,7 +56,7 @@ def find(target: str) -> Callable[..., Any]:
 
 
 def wants(target: str, function: Callable[..., Any]) -> list[str]:
-    """Which of the arguments on offer a scorer takes."""
+    """Names of the offered arguments that a scorer takes."""
     wanted: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -72,7 +72,7 @@ def wants(target: str, function: Callable[..., Any]) -> list[str]:
 
 
 def decoded(given: dict[str, Any]) -> dict[str, Any]:
-    """What a scorer is given, files as bytes."""
+    """Decode the arguments of a scorer: files become bytes."""
     if "files" in given:
         files = given["files"].items()
         given["files"] = {name: base64.b64decode(data) for name, data in files}
@@ -81,20 +81,20 @@ def decoded(given: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ToolInvocation:
-    """One use of a tool."""
+    """One call of a tool."""
 
     name: str
     args: dict[str, Any] = field(default_factory=dict[str, Any])
     result: Any = None
     bytes: int = 0
-    """Of the result."""
+    """Size of the result."""
     duration_ms: int | None = None
     error: str | None = None
 
 
 @dataclass(frozen=True)
 class GraderContext:
-    """What a grader is given: one exchange, with what its case says of it."""
+    """Argument of a grader: one exchange with the annotations of its case."""
 
     turn_input: str
     agent_response: str
@@ -108,7 +108,7 @@ class GraderContext:
 
 @dataclass(frozen=True)
 class GraderResult:
-    """What a grader may return instead of a truth or a number."""
+    """Result of a grader, in place of a bool or a number."""
 
     score: float
     passed: bool | None = None
@@ -117,7 +117,7 @@ class GraderResult:
 
 
 def stand_in() -> None:
-    """Have holodeck's names lead to the classes above, where holodeck is not installed."""
+    """Register the classes above under holodeck's names if it is not installed."""
     if importlib.util.find_spec("holodeck") is not None:
         return
     for name in (CONTEXT_MODULE, TOOL_MODULE):
@@ -136,7 +136,7 @@ def stand_in() -> None:
 
 
 def context_of(given: dict[str, Any]) -> Any:  # noqa: ANN401 # holodeck's own where it is there
-    """The context, of holodeck's own classes where the grader has these imported."""
+    """Build the context; with holodeck's own classes if the grader imported them."""
     make: Any = getattr(sys.modules.get(CONTEXT_MODULE), "GraderContext", GraderContext)
     use: Any = getattr(sys.modules.get(TOOL_MODULE), "ToolInvocation", ToolInvocation)
     passages = given["retrieval_context"]
@@ -150,7 +150,7 @@ def context_of(given: dict[str, Any]) -> Any:  # noqa: ANN401 # holodeck's own w
 
 
 def read(said: Any) -> dict[str, object]:  # noqa: ANN401 # the user's
-    """Score, verdict, reason and details of what a grader returned."""
+    """Read score, verdict, reason and details from a grader's result."""
     if isinstance(said, bool):
         return {"score": float(said), "passed": said}
     if isinstance(said, int | float):

@@ -1,4 +1,4 @@
-"""Pools of processes that run functions of users, with what goes wrong as failures."""
+"""Pools of processes that run user functions; errors become failures."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from kept.sandbox.worker_pool import CallRaised, WorkerPool
 
 
 class FunctionPool(WorkerPool):
-    """Processes for one function of a user, or for several; no `Failure` is the candidate's."""
+    """Process pool for one or several user functions; no `Failure` blames the candidate."""
 
     def __init__(
         self,
@@ -21,20 +21,20 @@ class FunctionPool(WorkerPool):
         name: str = "",
         confined: bool = False,
     ) -> None:
-        """`name` is that of the function, where it is one; `confined` that it runs in a sandbox."""
+        """Take the function's name if there is one; `confined` is True in a sandbox."""
         super().__init__(start, start_seconds, most)
         self._what = f"`{name}`" if name else "it"
         self._process = f"the process of `{name}`" if name else "its process"
         self._confined = confined
 
     async def tell(self) -> dict[str, Any] | Failure:
-        """What the handler said at its start."""
+        """Return the first message of the handler."""
         return await self._safe(self.about(), self._start_seconds, "harness")
 
     async def result(
         self, given: Mapping[str, object], seconds: float, late: FailureKind = "harness"
     ) -> Any | Failure:  # noqa: ANN401 # any JSON
-        """What a function returns; `late` is the kind of failure of one that takes longer."""
+        """Call the function and return its result; `late` is the failure kind of a timeout."""
         return await self._safe(self.ask(given, seconds), seconds, late)
 
     async def _safe(

@@ -1,6 +1,7 @@
 """Worker for function tools (`sandbox/worker_main.py`).
 
-What it says at its start is what the function takes, as its signature and its docstring tell.
+At its start it sends the description and the parameters of the function, read from its signature
+and its docstring.
 """
 
 import dataclasses
@@ -23,10 +24,10 @@ MANY = (list, tuple, set, frozenset)
 def prepare(
     folder: str, file: str, name: str, most: str
 ) -> tuple[dict[str, object], Callable[[Any], Any], Callable[[Any], Any]]:
-    """Import a function of a file, and say what it takes."""
+    """Import a function of a file, and describe its parameters."""
     sys.path[:0] = list(dict.fromkeys((folder, str(Path(file).parent))))
     function = resolve(file, name)
-    # what the docstring says before it goes through the arguments
+    # first paragraph of the docstring, before the list of arguments
     text = inspect.getdoc(function) or ""
     text = re.split(r"\n\s*\n|\n(?=\s*(?:Args|Arguments|Parameters):|:param)", text)[0].strip()
     about: dict[str, object] = {"description": text, "parameters": parameters(function)}
@@ -34,7 +35,7 @@ def prepare(
 
 
 def resolve(file: str, name: str) -> Callable[..., Any]:
-    """The function of that name in a file; raises `ValueError`."""
+    """Import the named function of a file; raises `ValueError`."""
     stem = Path(file).stem
     spec = importlib.util.spec_from_file_location(stem, file)
     if spec is None or spec.loader is None:
@@ -59,7 +60,7 @@ def resolve(file: str, name: str) -> Callable[..., Any]:
 
 
 def parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """A JSON schema of what a function takes."""
+    """JSON schema of a function's parameters."""
     try:
         hints = typing.get_type_hints(function)
     except Exception:  # noqa: BLE001 # names that are nowhere to be found: the rest still counts
@@ -95,7 +96,7 @@ def parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def schema_of(hint: Any) -> dict[str, Any]:  # noqa: ANN401 # an annotation
-    """A JSON schema of an annotation; empty, which is anything, for what has none."""
+    """JSON schema of an annotation; empty (anything) if there is none for it."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return schema_of(inside[0])
@@ -117,7 +118,7 @@ def schema_of(hint: Any) -> dict[str, Any]:  # noqa: ANN401 # an annotation
 
 
 def described(text: str) -> dict[str, str]:
-    """What a docstring says of each argument, in Google's way of writing or in Sphinx's."""
+    """Descriptions of arguments in a docstring of Google's or Sphinx's style."""
     found = dict[str, str](re.findall(r"^\s*:param (?:[^:]* )?(\w+): *(.+)$", text, re.MULTILINE))
     _, _, args = text.partition("Args:\n") if "Args:\n" in text else text.partition("Arguments:\n")
     deep = None
@@ -139,7 +140,7 @@ def described(text: str) -> dict[str, str]:
 
 
 def shown(result: Any, most: int) -> str:  # noqa: ANN401 # the user's
-    """What a model is told of a result."""
+    """Text of a result for the model, cut to `most` characters."""
     text = result if isinstance(result, str) else json.dumps(result, default=plain)
     if len(text) > most:
         return f"{text[:most]}\n[{len(text) - most:,} more characters were left out]"
@@ -147,7 +148,7 @@ def shown(result: Any, most: int) -> str:  # noqa: ANN401 # the user's
 
 
 def plain(value: Any) -> object:  # noqa: ANN401 # the user's
-    """What JSON has no word for, in words that it has."""
+    """Convert a value that JSON does not know to one that it does."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     for name in ("model_dump", "tolist", "item"):
@@ -159,6 +160,6 @@ def plain(value: Any) -> object:  # noqa: ANN401 # the user's
 
 
 def words(error: BaseException) -> str:
-    """An exception, by its type and what it says."""
+    """Type and message of an exception."""
     said = str(error)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -18,10 +18,10 @@ from kept.core.text import one_line
 from kept.evaluators.tools.documents import Unreadable, library
 
 MOST_UNPACKED = 256 * 1024 * 1024
-"""Bytes that a workbook may unpack to."""
+"""Maximum size of an unpacked workbook in bytes."""
 
 MOST_CELLS = 200_000
-"""Cells with a value that are compared in one workbook."""
+"""Maximum number of cells with a value in one workbook."""
 
 PREVIEW_ROWS, PREVIEW_COLUMNS, PREVIEW_LETTERS = 5, 20, 40
 PREVIEW_SHEETS = 30
@@ -49,7 +49,7 @@ class Area(NamedTuple):
 
 
 class Cell(Protocol):
-    """What is used of a cell of openpyxl."""
+    """Part of an openpyxl cell that is used here."""
 
     value: object
     coordinate: str
@@ -58,7 +58,7 @@ class Cell(Protocol):
 
 
 class Sheet(Protocol):
-    """What is used of a sheet of openpyxl."""
+    """Part of an openpyxl sheet that is used here."""
 
     title: str
     dimensions: str
@@ -67,7 +67,7 @@ class Sheet(Protocol):
 
 
 class Book(Protocol):
-    """What is used of a workbook of openpyxl."""
+    """Part of an openpyxl workbook that is used here."""
 
     sheetnames: Sequence[str]
     worksheets: Sequence[Sheet]
@@ -109,14 +109,14 @@ def normal(value: object) -> Value:
 
 
 def _rounded(number: float, text: str) -> float | str:
-    # a number that is none does not even equal itself
+    # nan does not even equal itself
     return round(number, 2) if math.isfinite(number) else text
 
 
 def areas_of(position: str, sheets: Sequence[str]) -> list[Area]:
-    """The cells that a text like `'Data'!A1:B2,C3` names; a `ValueError` where it names none.
+    """Areas that a text like `'Data'!A1:B2,C3` names; raises `ValueError` if there are none.
 
-    What names no sheet is of the first.
+    A range without a sheet name is on the first sheet.
     """
     found: list[Area] = []
     pending = ""
@@ -158,6 +158,7 @@ def _area(text: str) -> Area | None:
 
 
 def _number(letters: str) -> int:
+    # base 26 without a zero: A is 1, Z is 26, AA is 27
     number = 0
     for letter in letters.upper():
         number = number * 26 + ord(letter) - ord("A") + 1
@@ -201,16 +202,16 @@ def look(
     preview: bool = False,
     formulas: bool = False,
 ) -> dict[str, Any]:
-    """What the compared cells of a workbook hold; `unreadable` says why nothing can be said.
+    """Read the compared cells of a workbook; `unreadable` is the reason if that fails.
 
-    The workbook is at a path or given in base64. `areas` are those of another workbook, in place of
-    a position. With `formulas` it says if there is one among the cells.
+    The workbook is at `path` or in `data` as base64. `areas` of another workbook replace
+    `position`. With `formulas` the result says if a compared cell holds a formula.
     """
     try:
         if data:
             book = base64.b64decode(data)
         else:
-            with open(path, "rb") as file:  # noqa: PTH123 # read in a process of its own
+            with open(path, "rb") as file:  # noqa: PTH123 # this runs in a separate process
                 book = file.read(MOST_UNPACKED)
         return _looked(book, position, areas, preview=preview, formulas=formulas)
     except (Unreadable, ValueError) as error:
@@ -248,7 +249,7 @@ def _looked(
 def _opened(data: bytes, *, values: bool) -> Book:
     openpyxl = library("openpyxl")
     with warnings.catch_warnings():
-        # of parts that it leaves out, which are no cells
+        # warnings about parts that openpyxl leaves out, which are no cells
         warnings.simplefilter("ignore")
         return openpyxl.load_workbook(io.BytesIO(data), data_only=values)
 

@@ -54,15 +54,15 @@ from kept.sandbox.workspace import Scratch
 from kept.settings import install_command
 
 CODE = "code.py"
-"""Where in the files of a rollout its program is."""
+"""Path of the program in the files of a rollout."""
 
 FAILED = "failed"
-"""Says, in place of cells, why a program made no workbook."""
+"""Key of the reason, in place of cells, if a program made no workbook."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Coding(Episode):
-    """One rollout of one case."""
+    """Episode of one case: programs run until one is kept."""
 
     posed: Posed
     case: Case
@@ -72,9 +72,9 @@ class Coding(Episode):
     mode: Mode
     turns: int
     shows_gold: bool
-    """True in training alone: wrong cells are named then."""
+    """True only in training: the student then learns which cells are wrong."""
     workspace: EpisodeWorkspace | None = None
-    """In the mode `react`."""
+    """Workspace of the mode `react`; None in the others."""
     _asked: int = 0
     _inputs: list[bytes] = field(default_factory=list[bytes])
     _tool: ShellTool | None = None
@@ -121,7 +121,7 @@ class Coding(Episode):
         return code_in(said) if found is None else found.decode("utf-8", "replace")
 
     async def _again(self, scope: Scope, first: Ran) -> str | Failure | None:
-        """What a student is asked next; None where its program stays."""
+        """Next message to the student; None if its program is kept."""
         if not first.ok:
             return failed_text(first.text)
         if not self.shows_gold:
@@ -164,12 +164,12 @@ class Coding(Episode):
 
 
 def made_file(n: int) -> str:
-    """Where in the files of a rollout the workbook is that a program made, counted from 0."""
+    """Path of the workbook made by a program, in the files of a rollout; `n` from 0."""
     return f"{n + 1}_pred.xlsx"
 
 
 def last_programs(programs: Mapping[str, Callable[[], Ran | None]]) -> dict[int, Ran]:
-    """The last runs of an episode, by workbook counted from 0; those of earlier tries are gone."""
+    """Runs of the last try of an episode, by workbook from 0."""
     last = max((_try_of(scope) for scope in programs), default=0)
     found = {scope: read() for scope, read in programs.items() if _try_of(scope) == last}
     return {int(scope.rpartition("/")[2]) - 1: ran for scope, ran in found.items() if ran}
@@ -180,14 +180,14 @@ def _try_of(scope: str) -> int:
 
 
 def cells_file(n: int) -> str:
-    """Where in the files of a rollout the cells of a workbook are, counted from 0."""
+    """Path of the cells of a workbook, in the files of a rollout; `n` from 0."""
     return f"{n + 1}_cells.json"
 
 
 def wrong_cells(gold: Looked, looked: Looked) -> list[str]:
-    """Cells of a workbook that are not as expected, with what they hold; empty where it is right.
+    """Cells of a workbook that differ from the expected ones, with their values.
 
-    Nothing in it says what is expected.
+    Empty if the workbook is right. The expected values are not in it.
     """
     if FAILED in looked:
         return [f"the program failed: {looked[FAILED].strip().splitlines()[-1][:300]}"]
@@ -200,14 +200,14 @@ def wrong_cells(gold: Looked, looked: Looked) -> list[str]:
 
 
 MOST_REFERENCE = 60
-"""Expected cells that an analyst may be shown."""
+"""Maximum number of expected cells shown to an analyst."""
 
 _TRAIN = "feedback"
 
 
 @dataclass(frozen=True)
 class SpreadsheetBench(TurnOptions):
-    """One instruction a case, with up to three workbooks."""
+    """SpreadsheetBench environment: one case is one instruction, with up to three workbooks."""
 
     mode: Mode = "multi"
     """`single` is one reply, `multi` tells of errors and asks again, `react` has a shell."""
@@ -218,11 +218,11 @@ class SpreadsheetBench(TurnOptions):
     code_timeout: float = 120.0
     """Seconds for a program on one workbook."""
     recalculate: bool = True
-    """Whether LibreOffice works formulas out before cells are compared."""
+    """Recalculate formulas with LibreOffice before cells are compared."""
     prompt: Prompt = "official"
     """The system prompt; `custom` adds rules."""
     data_root: Path = Path("data/spreadsheetbench_verified_400")
-    """Where `spreadsheet_path` begins, and where dataset.json is looked for."""
+    """Base folder of each `spreadsheet_path`, and folder of dataset.json."""
     _books: Books = field(init=False, repr=False, compare=False)
     _work: Work = field(init=False, repr=False, compare=False)
 
@@ -245,7 +245,7 @@ class SpreadsheetBench(TurnOptions):
         object.__setattr__(self, "_work", work)
 
     def needs(self) -> str:
-        """Say what is missing of a library, a sandbox and LibreOffice."""
+        """Name what is missing: openpyxl, the sandbox or LibreOffice."""
         lacks: list[str] = []
         if importlib.util.find_spec("openpyxl") is None:
             lacks.append(f"openpyxl is not installed; {install_command('office')}")
@@ -259,19 +259,19 @@ class SpreadsheetBench(TurnOptions):
         return "; ".join(lacks)
 
     def turns(self) -> int:
-        """As the config says in the mode `multi`; one in the others."""
+        """Return `max_turns` in the mode `multi`, 1 in the others."""
         return self.max_turns if self.mode == "multi" else 1
 
     def replies(self) -> int:
-        """Replies in which the shell is used, in the mode `react`."""
+        """Maximum number of replies with shell calls, for the mode `react`."""
         return self.max_turns
 
     def exec_seconds(self) -> float:
-        """As the config says."""
+        """Return `exec_timeout`."""
         return self.exec_timeout
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("spreadsheetbench")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -291,7 +291,7 @@ class SpreadsheetBench(TurnOptions):
         )
 
     def begin(self, case: Case, job: Job, scope: Scope) -> Episode:
-        """Programs, until one stays."""
+        """Return the episode, with a workspace in the mode `react`."""
         return Coding(
             posed=self.pose(case),
             case=case,
@@ -305,7 +305,7 @@ class SpreadsheetBench(TurnOptions):
         )
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
-        """The share of workbooks that are right; hard where all are."""
+        """Grade by the share of right workbooks; `hard` is 1 if all are right."""
         whole = len(values(case)["workbooks"])
         wrong = {n + 1: cells for n in range(whole) if (cells := self._wrong(case, n, rollout))}
         right = whole - len(wrong)

@@ -1,7 +1,7 @@
 """Tasks of the benchmark: rows of dataset.json, and the workbooks in a task's folder.
 
-A workbook is known in a case by its path below the root of the data and a hash of its content. What
-the compared cells of a workbook hold is read once, and remembered by that hash.
+A case names a workbook by its path below the root of the data and a hash of its content. Compared
+cells are read once and cached by that hash.
 """
 
 import re
@@ -22,14 +22,14 @@ from kept.evaluators.environments.spreadsheetbench.workbench import Looked, look
 
 DATASET = "dataset.json"
 MOST_BYTES = 64 * 1024 * 1024
-"""Of one workbook of the data."""
+"""Maximum size of one workbook of the data."""
 
 _NAMES = (
     re.compile(r"(?P<n>\d+)_.*_(?P<part>input|answer)\.xlsx"),
     re.compile(r"(?P<n>\d+)_.*_(?P<part>init|golden)\.xlsx"),
     re.compile(r"(?P<part>initial|golden)\.xlsx"),
 )
-"""How workbooks are called: of all 912 tasks, and, in two ways, of the 400 verified ones."""
+"""File names of workbooks: of all 912 tasks, and two forms of the 400 verified ones."""
 
 _GOLD = ("answer", "golden")
 
@@ -38,7 +38,7 @@ ALL = "its workbooks already have what is expected before anything is done"
 
 
 class Pair(NamedTuple):
-    """A workbook and what is expected of it."""
+    """A workbook and the expected one."""
 
     input: Path
     gold: Path
@@ -60,13 +60,13 @@ class Books:
                 yield from self._item(row, fields)
 
     def gold(self, case: Case, n: int) -> Looked:
-        """What is expected in the workbook of a case, counted from 0."""
+        """Expected cells of a workbook of a case; `n` from 0."""
         data = values(case)
         _, _, path, mark = data["workbooks"][n]
         return self._look(self.root / path, mark, position=data["answer_position"])
 
     def untouched(self, case: Case) -> list[bool]:
-        """For each workbook of a case, if it has what is expected before anything is done."""
+        """For each workbook of a case, True if it is right before anything is done."""
         found: list[bool] = []
         for n, (path, mark, _, _) in enumerate(values(case)["workbooks"]):
             gold = self.gold(case, n)
@@ -79,7 +79,7 @@ class Books:
         return found
 
     def content(self, case: Case, n: int) -> bytes:
-        """The bytes of a workbook of a case; a `SetupError` where it is gone or has changed."""
+        """Content of a workbook of a case; raises `SetupError` if it is gone or has changed."""
         name, mark, _, _ = values(case)["workbooks"][n]
         path = self.root / name
         try:
@@ -130,7 +130,7 @@ class Books:
         )
 
     def _whole(self, row: Row) -> Row:
-        """A row of a published split has the id alone; the rest stands in dataset.json."""
+        """Complete a row of a published split, which has the id only, from dataset.json."""
         if row.data.get("instruction") is not None:
             return row
         if self._rows is None:
@@ -156,7 +156,7 @@ class Books:
         return place
 
     def _marked(self, pair: Pair, position: str, row: Row, fields: Fields) -> list[str] | None:
-        """Paths and hashes of a pair; None, and a problem, where it cannot be compared."""
+        """Paths and hashes of a pair; None, and a problem, if it cannot be compared."""
         marked: list[str] = []
         for path in pair:
             try:

@@ -32,10 +32,10 @@ INPUT, OUTPUT, SOLUTION = "input.xlsx", "output.xlsx", "solution.py"
 """Names of files in a workspace."""
 
 MOST_TOLD = 3000
-"""Characters of what a failing program said that a student is told: the last ones."""
+"""Maximum number of characters, from the end, of a failing program's output in a message."""
 
 MOST_WRONG = 20
-"""Cells that a student or an analyst is told of."""
+"""Maximum number of wrong cells shown to a student or an analyst."""
 
 _OFFICIAL = """\
 You are an expert in spreadsheets. You are given an instruction, a preview of a workbook, and the \
@@ -75,7 +75,7 @@ WORKSPACE = f"""\
 message. It is run with INPUT_PATH and OUTPUT_PATH defined, on this workbook and on others of the
 same shape.
 """
-"""Lies in the workspace of an agent CLI as README.txt."""
+"""README.txt in the workspace of an agent CLI."""
 
 _FLAGS = re.DOTALL | re.MULTILINE | re.IGNORECASE
 _START = r"^[ \t]*```[ \t]*(?:python3?|py)?[ \t]*\r?\n"
@@ -109,7 +109,7 @@ def code_in(said: str) -> str:
 
 
 def failed_text(text: str) -> str:
-    """What a student is told of a program that failed."""
+    """Message to the student about a program that failed."""
     return (
         f"The program did not work:\n\n{text[-MOST_TOLD:]}\n\n"
         "Correct it, and reply with the whole program in a single ```python block."
@@ -117,7 +117,7 @@ def failed_text(text: str) -> str:
 
 
 def wrong_text(cells: list[str]) -> str:
-    """What a student is told, in training only, of a program that gives wrong values."""
+    """Message to the student about wrong values; used in training only."""
     return (
         "The program ran, and these cells are not as expected:\n\n"
         + "\n".join(cells)
@@ -155,45 +155,45 @@ exec(compile(tree, "{SOLUTION}", "exec"), {{"__name__": "__main__", **PATHS}})
 
 
 READ_SECONDS = 60.0
-"""For taking one workbook apart."""
+"""Time limit for reading one workbook."""
 
 _MIB = 1024 * 1024
 MOST_BYTES = 16 * _MIB
-"""Bytes of all that a program leaves."""
+"""Maximum size of all files that a program leaves, in bytes."""
 
 _LIMITS = Limits(memory=4096 * _MIB, file_size=MOST_BYTES, tree=128 * _MIB, processes=128)
 _CALLS = BoundedCalls("kept.evaluators.environments.spreadsheetbench.cells:look")
 
 Looked = Mapping[str, Any]
-"""What `cells.look` returns."""
+"""Result of `cells.look`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Where programs are run, and how long they may take."""
+    """Execution of programs on workbooks, with their time limit."""
 
     scratch: Scratch
     data: Path
-    """Hidden from programs: the answers lie in it."""
+    """Folder hidden from programs: it holds the answers."""
     seconds: float
     recalculate: bool
     turns: asyncio.Semaphore
-    """One LibreOffice a processor."""
+    """Limits LibreOffice to one process per processor."""
 
     @classmethod
     def of(cls, scratch: Scratch, data: Path, seconds: float, *, recalculate: bool) -> "Work":
-        """One for all cases of an environment."""
+        """Make one for all cases of an environment."""
         turns = asyncio.Semaphore(processors())
         return cls(
             scratch=scratch, data=data, seconds=seconds, recalculate=recalculate, turns=turns
         )
 
     def bench(self) -> Bench:
-        """Where programs are run."""
+        """Bench of the programs, with their limits."""
         return replace(data_bench(self.scratch, (self.data,), self.seconds), limits=_LIMITS)
 
     async def run(self, scope: Scope, code: str, book: bytes) -> Ran | Failure:
-        """Run a program of a student on one workbook; a fault of its own is a failed run."""
+        """Run a student's program on one workbook; its own fault is a failed run."""
         files = {INPUT: book, SOLUTION: code.encode("utf-8", "replace")}
         ran = await run_program(self.bench(), scope, PROGRAM, files, MOST_BYTES + len(book))
         if isinstance(ran, Failure) and ran.blame == "candidate":

@@ -1,4 +1,4 @@
-"""Published images of instances in place of environments made here, where Docker runs.
+"""Published Docker images of instances, in place of environments that are built here.
 
 The repository is copied out of the image once. Every command then runs in a container of that image
 that has a copy of the repository mounted in its place, and no network.
@@ -31,7 +31,7 @@ from kept.sandbox.execute import execute
 from kept.sandbox.workspace import Scratch
 
 ROOT = Path("/testbed")
-"""Where an image has the repository."""
+"""Path of the repository in an image."""
 
 _GIT = INSIDE / "git"
 _PROBE_SECONDS = 20.0
@@ -42,7 +42,7 @@ _ACTIVATE = "source /opt/miniconda3/bin/activate && conda activate testbed"
 
 
 def why_no_docker() -> str:
-    """What keeps Docker from being used, in words; empty where it runs."""
+    """Reason why Docker cannot be used; empty if it can."""
     try:
         done = _docker(["version", "--format", "{{.Server.Version}}"], _PROBE_SECONDS)
     except SetupError as error:
@@ -58,16 +58,16 @@ def image_of(instance: Instance) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ImageTestbed(Testbed):
-    """The environment of an instance as an image."""
+    """Testbed whose commands run in containers of a published image."""
 
     image: str = ""
 
     def seen(self) -> tuple[Path, ...]:
-        """Nothing of this machine."""
+        """Return no folders: containers see nothing of this machine."""
         return ()
 
     def diff_line(self) -> str:
-        """As of any testbed, with the git folder where containers have it."""
+        """Line of bash that prints the diff, with the git folder of the container."""
         return self.diff_between(_GIT, ROOT)
 
     async def run(self, site: Site, line: str, seconds: float) -> Exit | Failure:
@@ -94,7 +94,7 @@ class ImageTestbed(Testbed):
             await asyncio.to_thread(_quietly, ["kill", name])
 
     def words(self, name: str, folder: Path, line: str) -> list[str]:
-        """What Docker is told."""
+        """Arguments of `docker` that run a line of bash in a container."""
         added = folder / "candidate"
         found = ["run", "--rm", "--name", name, "--network", "none"]
         found += ["--pids-limit", str(_PROCESSES), "--security-opt", "no-new-privileges"]
@@ -117,7 +117,7 @@ class ContainerWorkspace(EpisodeWorkspace):
         self._testbed = testbed
 
     def check(self) -> None:
-        """A container is sandbox enough."""
+        """Do nothing: the container is the sandbox."""
 
     async def run(
         self, line: str, seconds: float | None = None, most_text: int = MAX_TEXT
@@ -128,7 +128,7 @@ class ContainerWorkspace(EpisodeWorkspace):
 
 
 class ImageTestbeds:
-    """Takes environments from images."""
+    """Maker of testbeds from published images."""
 
     async def of(self, instance: Instance) -> Testbed | Failure:
         """The environment of an instance; a failure says what is missing for it."""
@@ -162,7 +162,7 @@ def _copy_out(image: str, folder: Path) -> None:
 
 
 def _docker(words: Sequence[str], seconds: float) -> str:
-    """What Docker prints; a `SetupError` with what it complains of."""
+    """Run `docker` and return its output; raises `SetupError` with its last error line."""
     try:
         done = subprocess.run(
             ["docker", *words], capture_output=True, text=True, timeout=seconds, check=False

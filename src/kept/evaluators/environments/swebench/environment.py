@@ -56,17 +56,17 @@ from kept.sandbox.capabilities import abilities
 from kept.sandbox.workspace import Scratch
 
 EVALUATION = "evaluation.json"
-"""The file of a rollout that says what its patch came to."""
+"""File of a rollout with the verdict on its patch."""
 
 COMMAND_SECONDS = 180.0
-"""For one command of a student."""
+"""Time limit for one command of a student."""
 
 _DIFF_SECONDS = 120.0
 _MOST_DIFF = 2 * MOST_BYTES
-"""Of a patch in base64, which makes four bytes of three: one within the limit is whole."""
+"""Limit of a patch in base64, which makes 4 bytes of 3: a patch within `MOST_BYTES` fits."""
 
 _VARYING = re.compile(r"\b\d+\.\d+ ?s(?:econds)?\b|\b0x[0-9a-f]+\b")
-"""Times and addresses: what a rollout came to is the same when it is repeated."""
+"""Durations and addresses, removed from logs so that a repeated rollout is identical."""
 _ABOUT = (
     "Run a bash command in the repository. Every call starts in its root folder, in a new shell: "
     "files stay, variables and folders that were changed into do not. `python` is the one that the "
@@ -76,7 +76,7 @@ _ABOUT = (
 
 @dataclass(slots=True, kw_only=True)
 class RepositoryEpisode(Episode):
-    """An instance from its report to the verdict of the tests."""
+    """Episode of an instance, from its report to the verdict of the tests."""
 
     instance: Instance
     posed: Posed
@@ -84,9 +84,9 @@ class RepositoryEpisode(Episode):
     scratch: Scratch
     testbed: Callable[[Instance], Awaitable[Testbed | Failure]]
     turns: asyncio.Semaphore
-    """For running tests."""
+    """Limits test runs at once."""
     seconds: float
-    """For all commands of the student together."""
+    """Time limit for all commands of the student together."""
     test_seconds: float
     _bed: Testbed | None = field(default=None, init=False)
     _workspace: EpisodeWorkspace | None = field(default=None, init=False)
@@ -151,7 +151,7 @@ class RepositoryEpisode(Episode):
 
 @dataclass(slots=True)
 class RepositoryShell:
-    """The shell of an instance: one command at a time, and all of them within a limit."""
+    """Shell of an instance: one command at a time, with one time limit for all."""
 
     shell: ShellTool
     seconds: float
@@ -205,17 +205,17 @@ When the fix is complete, say in a few words what you changed, without using the
 repository is then taken as you left it."""
 
 MIN_GOLD_WORDS = 4
-"""Words of a line of the gold patch from which on it may not stand in a skill."""
+"""Minimum number of words of a gold patch line that may not be in a skill."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweBench(Environment):
-    """One bug a case."""
+    """SWE-bench environment: one case is one bug."""
 
     dataset_name: Literal["", "lite", "verified", "full"] = "lite"
-    """Of task folders, those of this dataset; empty for all."""
+    """Dataset whose task folders are used; empty for all."""
     hf_split: str = "test"
-    """Of task folders, those of this split of the dataset."""
+    """Split of the dataset whose task folders are used."""
     repos_dir: Path = Path("data/swebench_repos")
     """Git repositories, as `owner__name`."""
     tasks_dir: Path | None = None
@@ -225,24 +225,24 @@ class SweBench(Environment):
     pythons: tuple[Path, ...] = ()
     """Interpreters besides those on the PATH, of pyenv and of uv."""
     network: bool = False
-    """Whether missing repositories are cloned, and packages installed from an index."""
+    """Allow cloning missing repositories and installing packages from an index."""
     clone_url: str = "https://github.com/{repo}.git"
     runtime: Literal["local", "docker"] = "local"
     """`docker` takes the published image of an instance."""
     verify: bool = True
-    """Whether instances are left out whose gold and empty patch come out alike here."""
+    """Leave out instances whose gold and empty patch get the same verdict here."""
     use_hints: bool = False
-    """Whether the comments on the report are shown."""
+    """Show the comments on the report."""
     step_limit: int = 50
-    """Replies of a student in which it uses the shell."""
+    """Maximum number of replies with shell calls."""
     cost_limit: float = 3.0
-    """Dollars that the replies of a student on an instance may cost; 0 for no limit."""
+    """Cost limit in USD of a student's replies on an instance; 0 for no limit."""
     timeout_per_instance: float = 600.0
-    """Seconds that all commands of a student on an instance may take."""
+    """Time limit in seconds for all commands of a student on an instance."""
     test_timeout: float = 900.0
     """Seconds for one run of the tests."""
     eval_workers: int = 8
-    """Test runs at once."""
+    """Maximum number of test runs at once."""
     _scratch: Scratch = field(default_factory=Scratch, init=False, repr=False, compare=False)
     _data: set[Path] = field(default_factory=set[Path], init=False, repr=False, compare=False)
     _turns: asyncio.Semaphore = field(init=False, repr=False, compare=False)
@@ -271,22 +271,22 @@ class SweBench(Environment):
         object.__setattr__(self, "_turns", asyncio.Semaphore(self.eval_workers))
 
     def needs(self) -> str:
-        """A sandbox for the student's commands, or Docker where the config wants it."""
+        """Name what is missing: the sandbox, or Docker if the config asks for it."""
         if self.runtime == "docker":
             return why_no_docker()
         able = abilities()
         return "" if able.walls else f"there is no sandbox, install bubblewrap ({able.why_not})"
 
     def replies(self) -> int:
-        """As the config says, and one more to end with."""
+        """Return `step_limit`, and one more for the final reply."""
         return self.step_limit + 1
 
     def most_usd(self) -> float | None:
-        """As the config says."""
+        """Return `cost_limit`; None for no limit."""
         return self.cost_limit or None
 
     def skill(self) -> Mapping[str, str]:
-        """A few lines to begin with."""
+        """Return the initial skill, a few lines."""
         return initial("swebench")
 
     def read(self, path: Path) -> Iterable[Item]:
@@ -297,14 +297,14 @@ class SweBench(Environment):
         return as_items(fields, read_instances(path, fields, wanted))
 
     def split(self, cases: Sequence[Case], ratio: Sequence[int], seed: int) -> Cases:
-        """Each repository by itself, so that every part has some of it."""
+        """Split each repository by itself, so that every part has some of its cases."""
         return split_by_repo(cases, ratio, seed)
 
     def defects(self, items: Sequence[Item]) -> Iterable[Defect]:
-        """Instances whose gold and empty patch come out alike here, or that cannot be set up."""
+        """Instances whose gold and empty patch get the same verdict, or that cannot be set up."""
         if not self.verify or self.needs() or not items:
             return ()
-        # in a thread of its own: an event loop may be running here
+        # in a separate thread: an event loop may be running here
         with ThreadPoolExecutor(1) as pool:
             found = pool.submit(asyncio.run, self._verified(items)).result()
         words = [why.message if isinstance(why, Failure) else why for why in found]
@@ -336,7 +336,7 @@ class SweBench(Environment):
         )
 
     def grade(self, case: Case, rollout: Rollout) -> Graded | Failure:
-        """Resolved or not, as the tests said when the student was done."""
+        """Grade as resolved or not, by the tests that ran after the last reply."""
         told = json.loads(rollout.files[EVALUATION])
         resolved = float(rollout.metrics["resolved"])
         why = "" if resolved else f"not resolved: {told['why'] or told['counts']}"
@@ -377,7 +377,7 @@ class SweBench(Environment):
 
 
 def _gold_lines(instance: Instance) -> tuple[str, ...]:
-    """Lines that the gold patch adds and that say something; else all of them as one."""
+    """Added lines of the gold patch with enough words; else all added lines as one."""
     lines = [line[1:].strip() for line in instance.gold.splitlines()]
     added = [line[:1] == "+" and not line.startswith("+++") for line in instance.gold.splitlines()]
     found = [line for line, new in zip(lines, added, strict=True) if new]

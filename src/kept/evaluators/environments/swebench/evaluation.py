@@ -5,7 +5,7 @@ The verdict follows the published harness. A test of `FAIL_TO_PASS` must pass, a
 
 Tests run in the sandbox, on a fresh copy of the repository. First the patch is applied. Then the
 files of the test patch are restored and that patch is applied, so that changing tests does not
-help. A parser of ours reads the output of the test command.
+help. A parser of Kept's own reads the output of the test command.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _PASSING = ("PASSED", "XFAIL")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of the tests of an instance."""
+    """Results of the tests of an instance."""
 
     fixed: tuple[str, ...] = ()
     not_fixed: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Report:
 
     @property
     def resolution(self) -> Resolution:
-        """Full where all is well; partial where a part is fixed and nothing is broken."""
+        """Full if all tests are right; partial if some are fixed and none is broken."""
         if self.broken or (self.not_fixed and not self.fixed):
             return "RESOLVED_NO"
         return "RESOLVED_PARTIAL" if self.not_fixed else "RESOLVED_FULL"
@@ -67,7 +67,7 @@ class Report:
 def report_of(
     statuses: Mapping[str, Status], fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]
 ) -> Report:
-    """Hold what the tests came to against what was expected of them."""
+    """Compare the results of the tests with the expected ones."""
     fixed = {name: _status_of(name, statuses) in _PASSING for name in fail_to_pass}
     kept = {name: _status_of(name, statuses) in (*_PASSING, "SKIPPED") for name in pass_to_pass}
     return Report(
@@ -79,7 +79,7 @@ def report_of(
 
 
 def _status_of(name: str, statuses: Mapping[str, Status]) -> Status | None:
-    """Status of a test; None where it did not run.
+    """Status of a test; None if it did not run.
 
     Published lists hold ids that were cut inside their parameters. Such a name stands for all ids
     that begin with it, if they all passed or all did not.
@@ -103,19 +103,19 @@ _ADDED = INSIDE / "candidate"
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a patch came to."""
+    """Verdict on a patch."""
 
     report: Report
     why: str = ""
-    """Why it did not come to the tests, or that they did not end; empty where they ran."""
+    """Reason why the tests did not run or did not end; empty if they ran."""
     log: str = ""
-    """The end of what the tests printed."""
+    """Last part of the output of the tests."""
     timed_out: bool = False
-    """True where the tests did not end in their time."""
+    """True if the tests exceeded their time limit."""
 
     @property
     def resolved(self) -> bool:
-        """True where the bug is fixed and nothing is broken."""
+        """True if the bug is fixed and nothing is broken."""
         return not self.why and self.report.resolution == "RESOLVED_FULL"
 
     def __str__(self) -> str:
@@ -157,18 +157,18 @@ async def evaluate(
         command = f"{{ {instance.setup.test_cmd}\n}} 2>&1"
         ended = await testbed.run(site, command, seconds)
     if isinstance(ended, Failure):
-        # the disk was filled, say: tests that do so have failed
+        # for example, the tests filled the disk: that counts as failed tests
         return ended if ended.blame != "candidate" else _unresolved(instance, ended.message)
     # a log of millions of lines takes a while to read
     return await asyncio.to_thread(_evaluation, instance, ended, seconds)
 
 
 async def why_useless(instance: Instance, testbed: Testbed, seconds: float) -> str | Failure:
-    """Why an instance tells no patch from another here; empty where it does.
+    """Reason why an instance cannot tell a right patch from a wrong one; empty if it can.
 
-    Its gold patch must resolve it, and the empty one must not. The finding is kept beside the
-    testbed, for it takes two runs of the tests; not where they took too long, which is also a
-    matter of the machine and of the limit.
+    Its gold patch must resolve it, and the empty one must not. The result is cached beside the
+    testbed, for it takes two runs of the tests. A timeout is not cached: it depends on the
+    machine and the limit.
     """
     setup = instance.setup
     told = [instance.gold, instance.test_patch, setup.test_cmd, setup.log_parser]
@@ -197,10 +197,10 @@ async def why_useless(instance: Instance, testbed: Testbed, seconds: float) -> s
 
 
 def statuses_of(instance: Instance, ended: Exit) -> Statuses:
-    """Results of a test run; none where its end and what it printed do not agree.
+    """Results of a test run; none if its exit code and its output disagree.
 
-    A patch can print lines of its own that say `PASSED`. A command that failed without a failed
-    test has not run them as it says.
+    A patch can print `PASSED` lines itself. If a command failed without a failed test, its output
+    is not believed.
     """
     setup = instance.setup
     statuses = PARSERS[parser_name(setup.log_parser, setup.test_cmd)](ended.stdout)
@@ -224,6 +224,7 @@ def _preparing(instance: Instance, patch: str) -> list[tuple[str, str]]:
     apply = "git apply --whitespace=nowarn"
     lines = [("patch", f"{apply} {_ADDED}/model.patch")] if patch.strip() else []
     files = touched_files(instance.test_patch)
+    # restore the files of the test patch first: the model's patch may have changed them
     back = [
         f"if git cat-file -e HEAD:{quote(one)} 2>/dev/null; "
         f"then git checkout -q HEAD -- {quote(one)}; else rm -rf -- {quote(one)}; fi"

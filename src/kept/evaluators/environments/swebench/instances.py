@@ -70,6 +70,7 @@ def _heads(patch: str) -> list[str]:
     old = new = 0
     for line in patch.split("\n"):
         if old > 0 or new > 0:
+            # inside a hunk, whose header says how many old and new lines follow
             old -= line[:1] in ("-", " ", "")
             new -= line[:1] in ("+", " ", "")
             continue
@@ -152,19 +153,19 @@ _START, _END = ">>>>> Start Test Output", ">>>>> End Test Output"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which instances are read, and where more is said about them."""
+    """Selection of instances to read, and the folder with their setups."""
 
     dataset: str = ""
-    """Of task folders those of `lite`, `verified` or `full`; empty for all."""
+    """Dataset of the task folders: `lite`, `verified` or `full`; empty for all."""
     split: str = "test"
-    """Of task folders those of this split of the dataset."""
+    """Split of the dataset."""
     tasks: Path | None = None
     """Folder of task folders, for rows that say nothing of their environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the environment of an instance is made from."""
+    """Description of the environment of an instance."""
 
     python: str = ""
     """Version, as `3.9`; empty for the Python that runs Kept."""
@@ -180,7 +181,7 @@ class Setup:
     """Docker image with the repository in `/testbed`."""
 
     def row(self) -> dict[str, object]:
-        """As a row says it; what is empty is left out."""
+        """Return it as in a row; empty values are left out."""
         found: dict[str, object] = {
             "python": self.python,
             "packages": list(self.packages),
@@ -274,7 +275,7 @@ def setup_of(row: Mapping[str, Any]) -> Setup:
 
 
 def _checked(row: Row, fields: Fields, tasks: Path | None) -> dict[str, Any] | None:
-    """The fields of a row; None where something is wrong, which is then reported."""
+    """Validated fields of a row; None if there are problems, which are reported."""
     before = len(fields.problems)
     texts = {
         name: fields.text(row, (name,))
@@ -338,7 +339,7 @@ def _setup(row: Row, fields: Fields) -> Setup:
     if not is_dict(given):
         fields.wrong(row, "`setup` is no object")
         return Setup()
-    # only of ours: the keys of SWE-rebench are its own business
+    # only `setup` is checked: SWE-rebench may add keys to `install_config`
     for name in sorted({*given} - _KEYS) if row.data.get("setup") else ():
         fields.wrong(row, f"`setup` has no `{name}`", f"it has {', '.join(sorted(_KEYS))}")
     install = [*_lines(given.get("pre_install")), *_lines(given.get("install"))]
@@ -370,7 +371,7 @@ def _lines(value: object) -> list[str]:
 
 
 def _task_row(folder: Path) -> Row:
-    """The row that a task folder is."""
+    """Read a task folder as a row."""
     task = folder / TASK
     told = _yaml(task)
     told["instance_id"] = str(told.get("instance_id") or folder.name)
@@ -391,7 +392,7 @@ def _task_row(folder: Path) -> Row:
 
 
 def _task_setup(folder: Path, told: Mapping[str, Any]) -> Setup:
-    """What its files say of the environment: pins, install lines, test command."""
+    """Read the environment from the files of a task: pins, install lines, test command."""
     python, packages = _pins(folder / "environment.yml")
     install = _install_lines(_text(folder / "Dockerfile"))
     command, variables = _test_lines(_text(folder / "eval.sh"))

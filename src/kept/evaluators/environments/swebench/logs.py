@@ -15,7 +15,7 @@ Parser = Callable[[str], Statuses]
 
 _SUMMARY = re.compile(r"(PASSED|FAILED|ERROR|SKIPPED|XFAIL)")
 _COUNT = re.compile(r"\[\d+\]\Z")
-"""Stands where a name would: `SKIPPED [2] tests/test_a.py:3: needs a network`."""
+"""Count in the place of a name: `SKIPPED [2] tests/test_a.py:3: needs a network`."""
 _COLOUR = re.compile(r"\[\d+m")
 _CONTROLS = dict.fromkeys(range(1, 32))
 _PARAMETERS = re.compile(r"(.*?)\[(.*)\]")
@@ -39,7 +39,7 @@ def parse_pytest(log: str) -> Statuses:
 
 
 def parse_pytest_paths(log: str) -> Statuses:
-    """As `parse_pytest`; of a path as parameter only the last part is left.
+    """Like `parse_pytest`, but a path as parameter is reduced to its last part.
 
     Such a parameter holds the folder of the machine that the list was made on.
     """
@@ -56,7 +56,7 @@ def parse_pytest_paths(log: str) -> Statuses:
 
 
 def parse_pytest_whole(log: str) -> Statuses:
-    """As `parse_pytest`, with whole ids; and old releases, which print the status last."""
+    """Like `parse_pytest`, with whole ids; also reads old releases, which print the status last."""
     found: Statuses = {}
     for raw in log.split("\n"):
         line = _COLOUR.sub("", raw).translate(_CONTROLS)
@@ -90,7 +90,7 @@ def parse_pytest_verbose(log: str) -> Statuses:
 
 
 def parse_matplotlib(log: str) -> Statuses:
-    """As `parse_pytest`; buttons of a mouse have names in some releases and numbers in others."""
+    """Like `parse_pytest`; names of mouse buttons become numbers, as some releases print them."""
     return parse_pytest(log.replace("MouseButton.LEFT", "1").replace("MouseButton.RIGHT", "3"))
 
 
@@ -114,7 +114,7 @@ def parse_unittest(log: str) -> Statuses:
         if known is not None:
             name = unittest_name(known[0])
         end = _UNITTEST_END.search(line.rpartition(" ... ")[2] if " ... " in line else line)
-        # behind dots, or alone after what the test printed
+        # after the dots, or on a separate line after the test's output
         if name and end is not None and (" ... " in line or end[1] == line.strip()):
             skipped = end[1].startswith("skipped")
             found.setdefault(name, "SKIPPED" if skipped else _UNITTEST.get(end[1], "FAILED"))
@@ -155,8 +155,8 @@ _DJANGO_MESSAGES = {
     " ... Internal Server Error: ": (re.compile("/.*/"), 0),
     " ... System check identified no issues (0 silenced)": (re.compile(""), 0),
 }
-"""Messages of Django that come between a test and its `ok`: how the last line of each ends, and how
-many more lines it has at most."""
+"""Messages of Django between a test and its `ok`: the pattern of the last line of each, and the
+maximum number of further lines."""
 
 
 def _django_interrupted(lines: Sequence[str]) -> Iterator[str]:
@@ -208,7 +208,7 @@ def parse_sympy(log: str) -> Statuses:
 
 
 def _summary_words(line: str) -> list[str] | None:
-    """Words of a line of the summary: status, name and more; None where it is no such line."""
+    """Words of a summary line: status, name and more; None for other lines."""
     if not _SUMMARY.match(line):
         return None
     words = (line.replace(" - ", " ") if line.startswith("FAILED") else line).split()
@@ -258,7 +258,7 @@ _PUBLISHED: Mapping[str, str] = {
 """Parsers that published instances name, as `parse_log_NAME`; all others are pytest's."""
 
 _COMMANDS = (("runtests.py", "django"), ("bin/test", "sympy"), ("unittest", "unittest"))
-"""What a command has in it, and the parser for what it prints."""
+"""Part of a test command, and the parser of its output."""
 
 
 def parser_name(named: str, command: str) -> str:

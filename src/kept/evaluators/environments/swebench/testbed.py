@@ -53,17 +53,17 @@ from kept.settings import cache_home
 from kept.spec.paths import git
 
 POLL_SECONDS = 0.1
-"""Between two looks at a lock that another holds."""
+"""Interval between two attempts to take a lock, in seconds."""
 
 COMPLETE = ".complete"
-"""The file that says that a folder was built to its end."""
+"""Marker file of a folder that is complete."""
 
 
 async def cached_folder(env: str, name: str, build: Callable[[Path], Awaitable[None]]) -> Path:
-    """The folder of an environment by a name; built in its place where it is not there yet.
+    """Return the cached folder of an environment; build it if it is not there yet.
 
     Several processes may ask for one folder: one builds it, the others wait. A folder whose
-    building was cut off, or raised, is built anew.
+    build was interrupted or failed is built again.
     """
     if not is_safe_path(name):
         raise ValueError(f"`{name}` is no name of a folder")
@@ -82,7 +82,7 @@ async def cached_folder(env: str, name: str, build: Callable[[Path], Awaitable[N
 
 @asynccontextmanager
 async def _locked(path: Path) -> AsyncGenerator[None]:
-    """Hold a lock; who waits takes no thread, for the one who builds may need them all."""
+    """Hold a file lock; waiting polls and takes no thread, as the builder may need them all."""
     with path.open("w") as file:
         while True:
             try:
@@ -96,8 +96,8 @@ async def _locked(path: Path) -> AsyncGenerator[None]:
 def split_by_repo(cases: Sequence[Case], ratio: Sequence[int], seed: int) -> Cases:
     """Share the cases of each repository among train, selection and test by ratio.
 
-    A repository with three cases or more has one in each part, as far as the ratio has that part.
-    Of two, one is for training; a single one is for the test.
+    A repository with three cases or more has one in each part that the ratio includes. Of two
+    cases one is for training, and a single one is for the test.
     """
     chance = Random(seed)
     groups: dict[str, list[Case]] = {}
@@ -127,19 +127,20 @@ def _counts(size: int, ratio: Sequence[int]) -> tuple[int, int]:
     train, selection = max(train, 1), max(selection, 1)
     if not ratio[2]:
         return size - selection, selection
+    # leave at least one case for the test part
     while train + selection >= size:
         train, selection = (train - 1, selection) if train > selection else (train, selection - 1)
     return train, selection
 
 
 VERSION = 1
-"""Of the way it is built; another one has all of it built again."""
+"""Version of the build; a new version rebuilds every testbed."""
 
 REPO = INSIDE / "output"
-"""Where a repository lies for everything that runs in the sandbox."""
+"""Path of the repository in the sandbox."""
 
 MOST_ENTRIES = 100_000
-"""Files and folders of a repository."""
+"""Maximum number of files and folders of a repository."""
 
 LIMITS = Limits(entries=MOST_ENTRIES)
 BUILT = "built.json"
@@ -155,7 +156,7 @@ _INSTALLER_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where repositories, packages and Pythons come from."""
+    """Sources of repositories, packages and Pythons."""
 
     repos: Path
     """Folder of git repositories, as `owner__name`, `owner/name` or `name`."""
@@ -168,7 +169,7 @@ class Sources:
     clone_url: str = "https://github.com/{repo}.git"
 
     def offer(self) -> str:
-        """A hash that tells where packages may come from."""
+        """Hash of the places that packages may come from."""
         wheels = sorted(one.name for one in self.wheels.glob("*")) if self.wheels else []
         told = json.dumps([self.network, wheels])
         return hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -185,10 +186,10 @@ class Testbed:
     lacking: tuple[str, ...] = ()
     """Packages that could not be installed."""
     hidden: tuple[Path, ...] = ()
-    """What no command may read: the data, which has the gold patches."""
+    """Paths that no command may read: the data holds the gold patches."""
 
     __test__ = False
-    """It is no test, whatever pytest thinks of the name."""
+    """Keeps pytest from collecting the class as a test."""
 
     @property
     def repo(self) -> Path:
@@ -200,7 +201,7 @@ class Testbed:
         return (self.folder, self.python.resolve().parents[1])
 
     def hiding(self, places: Iterable[Path]) -> "Testbed":
-        """The same, where no command may read these places, as far as it can do without them."""
+        """Copy in which commands cannot read these places, except for what they need."""
         needed = [one.resolve() for one in self.seen()]
         found = [part for one in places for part in _all_but(one.resolve(), needed)]
         return replace(self, hidden=tuple(dict.fromkeys(found)))
@@ -230,11 +231,12 @@ class Testbed:
     def diff_between(own: Path, root: Path) -> str:
         """A line that compares a folder with the commit of a git folder that is not in it.
 
-        That in the copy was open to whatever ran there: a file in it could name a program to run.
+        The git folder in the copy is not trusted: programs that ran there may have changed it.
         """
         variables = {
             "GIT_DIR": str(own),
             "GIT_WORK_TREE": str(root),
+            # index and new objects go to /tmp: the git folder is read-only
             "GIT_INDEX_FILE": "/tmp/kept-index",
             "GIT_OBJECT_DIRECTORY": "/tmp/kept-objects",
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(own / "objects"),
@@ -248,7 +250,7 @@ class Testbed:
 
 
 class Testbeds:
-    """Makes environments, each once for all runs of this user."""
+    """Maker of testbeds, each built once for all runs of this user."""
 
     __test__ = False
 
@@ -298,7 +300,7 @@ async def _cached(
 
 @dataclass(slots=True)
 class _Builder:
-    """One environment, being made."""
+    """Builder of one testbed."""
 
     instance: Instance
     sources: Sources
@@ -312,7 +314,7 @@ class _Builder:
         return self.site.folder / "output"
 
     async def build(self) -> None:
-        """Make it in its folder; a `SetupError` says why that is not possible."""
+        """Build the testbed in its folder; raises `SetupError` if that is not possible."""
         await asyncio.to_thread(self._make_venv)
         self.site.folder.mkdir(parents=True)
         await asyncio.to_thread(self._fetch)
@@ -323,7 +325,7 @@ class _Builder:
         (self.folder / BUILT).write_text(json.dumps(built), encoding="utf-8")
 
     def _fetch(self) -> None:
-        """The repository with one commit: later ones would give the fix away."""
+        """Fetch the repository with one commit only: later ones would give the fix away."""
         repo = self._repo
         source = find_repo(self.instance.repo, self.sources)
         repo.mkdir()
@@ -351,7 +353,7 @@ class _Builder:
             raise SetupError(f"{self.python} cannot make a virtual environment: {said[-1]}")
 
     async def _install(self) -> None:
-        """Packages, then the repository; what the install changed becomes part of its commit."""
+        """Install packages, then the repository, and commit what the install changed."""
         setup = self.instance.setup
         if setup.packages:
             await self._packages(setup.packages)
@@ -366,7 +368,7 @@ class _Builder:
         await self._run(f"python -m compileall -q {quote(str(self.folder / 'venv' / 'lib'))}")
 
     async def _repository(self, lines: str) -> Exit:
-        """Install it as its project says; else with what the venv has, which needs no network."""
+        """Install as the project says; else with the packages of the venv, without network."""
         if self.sources.network:
             ended = await self._run(lines)
             if ended.ok:
@@ -375,7 +377,7 @@ class _Builder:
         return await self._run(lines, {"PIP_NO_BUILD_ISOLATION": "0"})
 
     async def _packages(self, packages: tuple[str, ...]) -> None:
-        """All at once; where one of them fails, each by itself, for tests may not need that one."""
+        """Install all at once; if that fails, one by one, as tests may not need the failing one."""
         words = ["python", "-m", "pip", "install", "-q", "--no-deps"]
         ended = await self._run(join([*words, *packages]))
         if ended.ok:
@@ -388,7 +390,7 @@ class _Builder:
             raise SetupError(f"none of its packages can be installed: {ended}", hint=hint)
 
     async def _run(self, line: str, more: Mapping[str, str] | None = None) -> Exit:
-        """Run a line in the repository, where it may write to the venv."""
+        """Run a line in the repository with write access to the venv."""
         sources = self.sources
         bed = Testbed(self.folder, self.python, _variables(self.instance, self.folder))
         command = bed.command(line, _INSTALL_SECONDS, "on" if sources.network else "loopback")
@@ -421,7 +423,7 @@ class _Builder:
 
 
 def find_repo(name: str, sources: Sources) -> Path:
-    """The git repository of a project; cloned where it is missing and the network is open."""
+    """Git repository of a project; cloned if it is missing and the network is allowed."""
     owner, _, short = name.partition("/")
     for place in (f"{owner}__{short}", name, short):
         for folder in (sources.repos / place, sources.repos / f"{place}.git"):
@@ -473,7 +475,7 @@ def _version_of(python: Path) -> str:
 
 
 def _all_but(folder: Path, needed: Sequence[Path]) -> Iterator[Path]:
-    """A folder, or what is in it but for that which is needed."""
+    """Paths that cover a folder except for the needed places."""
     if any(folder.is_relative_to(one) for one in needed):
         return
     if not any(one.is_relative_to(folder) for one in needed):
@@ -484,7 +486,7 @@ def _all_but(folder: Path, needed: Sequence[Path]) -> Iterator[Path]:
 
 
 def _variables(instance: Instance, folder: Path) -> dict[str, str]:
-    """What commands in a testbed find in their environment."""
+    """Environment variables of commands in a testbed."""
     venv = folder / "venv"
     found = {
         "PATH": os.pathsep.join((str(venv / "bin"), os.defpath, "/usr/local/bin")),

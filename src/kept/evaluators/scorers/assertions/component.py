@@ -1,4 +1,4 @@
-"""Assertions as a component: what is wrong with those of cases, and how the scorer is built."""
+"""Assertions as a component: checks of the assertions of cases, and construction."""
 
 import re
 import shlex
@@ -34,11 +34,11 @@ from kept.spec.validate import said, section
 _ASSERTIONS: TypeAdapter[tuple[AssertionSpec, ...]] = TypeAdapter(tuple[AssertionSpec, ...])
 
 MOST_TOLD = 10
-"""Cases with something wrong that are reported one by one."""
+"""Maximum number of faulty cases that are reported one by one."""
 
 
 class AssertionsComponent(Component[AssertionsScorerSpec, AssertionsScorer]):
-    """Every case says what holds of a good output."""
+    """Scorer by assertions that each case has about a good output."""
 
     Spec = AssertionsScorerSpec
 
@@ -67,7 +67,7 @@ class AssertionsComponent(Component[AssertionsScorerSpec, AssertionsScorer]):
         context.check_emitted(spec.type, emitted)
 
     def build(self, spec: AssertionsScorerSpec, context: BuildContext) -> AssertionsScorer:
-        """The scorer, with the judge of the role where there is one."""
+        """Build the scorer, with the judge of the role if there is one."""
         judge, folder = context.models.judge, context.folder
         return AssertionsScorer(
             spec.field,
@@ -79,7 +79,7 @@ class AssertionsComponent(Component[AssertionsScorerSpec, AssertionsScorer]):
         )
 
     def needs(self, spec: AssertionsScorerSpec) -> Needs:
-        """The judge of the role, files of Python assertions, and time."""
+        """Return the judge of the role, files of Python assertions, and the time."""
         return Needs(
             models=(ModelNeed("judge"),),
             commands=tuple(shlex.quote(name) for name in spec.files),
@@ -90,13 +90,13 @@ class AssertionsComponent(Component[AssertionsScorerSpec, AssertionsScorer]):
 
 
 def assert_usage(cases: Cases, fields: Iterable[str]) -> bool:
-    """True where a case asserts what an answer takes or costs: else nothing measures it."""
+    """True if a case asserts latency or cost: only then are they measured."""
     found = (one.base for field in fields for _, one in asserted(cases, field))
     return any(base in ("latency", "cost") for base in found)
 
 
 def faults_in(spec: AssertionSpec, folder: Path) -> Iterator[Fault]:
-    """All that is wrong with an assertion: its keys, and what only those can tell who use it."""
+    """All faults of an assertion: of its keys, and of its patterns, code and schemas."""
     yield from faults_of(spec)
     for number, inner in enumerate(spec.assert_ or ()):
         for loc, message, hint in _content_faults(inner, folder):
@@ -140,7 +140,7 @@ def _python_faults(value: str, folder: Path) -> Iterator[Fault]:
 
 
 def asserted(cases: Cases, field: str) -> Iterator[tuple[str, AssertionSpec]]:
-    """Every assertion that is well formed, sets taken apart, with the case that makes it."""
+    """Every valid assertion with the id of its case; sets are flattened."""
     for case in cases.by_id.values():
         try:
             found = _ASSERTIONS.validate_python(fields_of(case).get(field), strict=False)
@@ -151,7 +151,7 @@ def asserted(cases: Cases, field: str) -> Iterator[tuple[str, AssertionSpec]]:
 
 
 def _check_target(source: Source, needed: set[str]) -> None:
-    """What an answer took and cost is known of models alone, and not of kept replies."""
+    """Report `latency` and `cost` assertions without a model, a price or fresh replies."""
     if not needed & {"latency", "cost"}:
         return
     asked = model_asked(runner_needs(source))

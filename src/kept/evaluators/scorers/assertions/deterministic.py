@@ -1,7 +1,7 @@
-"""Assertions that only look: no process, no model, the same answer every time.
+"""Deterministic assertions, without processes and models.
 
-A reason tells what the output is and never what was expected. Proposers see that beside it, with
-the train case itself; reasons of holdout cases stay free of it.
+A reason says what the output is and never what was expected. Proposers see the expected value with
+the train case itself, and reasons of holdout cases must not reveal it.
 """
 
 import json
@@ -16,26 +16,26 @@ from kept.sandbox.json_schema import first_error
 
 LATENCY = "latency_ms"
 COST = "cost_usd"
-"""Measures that the runner took."""
+"""Metrics that the runner measured."""
 
 MOST_TRIES = 1000
-"""Places of a text where JSON may begin."""
+"""Maximum number of places at which JSON is tried."""
 
 MOST_READ = 50_000_000
-"""Characters that are read in vain from such places."""
+"""Maximum number of characters parsed in vain at such places."""
 
 LONGEST = 200
 """Characters of an output that a reason quotes."""
 
 SHAPE = ("type", "required", "additionalProperties", "minItems", "maxItems")
-"""Of a schema, what may be told: others may hold the answer."""
+"""Schema rules that a reason may quote: others may hold the answer."""
 
 NEAR = 5
-"""Edits that `levenshtein` allows unless it says."""
+"""Default number of edits that `levenshtein` allows."""
 
 
 def compared(one: Assertion, output: str, metrics: Mapping[str, float]) -> Grade:
-    """What an assertion of this kind comes to."""
+    """Grade a deterministic assertion."""
     missing = _missing(one, output, metrics)
     passed = (missing is None) != one.negated
     if passed:
@@ -44,7 +44,7 @@ def compared(one: Assertion, output: str, metrics: Mapping[str, float]) -> Grade
 
 
 def _missing(one: Assertion, output: str, metrics: Mapping[str, float]) -> str | None:
-    """Why it does not hold; None where it does."""
+    """Reason why it does not hold; None if it does."""
     value = one.value
     shown = f"the output {quoted(output)}"
     match one.type:
@@ -92,7 +92,7 @@ def _said(value: object) -> str:
 
 
 def quoted(output: str) -> str:
-    """An output as a reason quotes it."""
+    """Output as quoted in a reason."""
     return f"`{one_line(output, LONGEST)}`"
 
 
@@ -108,7 +108,7 @@ def _equals(value: object, output: str) -> str | None:
 
 
 def _plain(value: object) -> str:
-    """JSON in one spelling: order and `1.0` do not count, and `true` is not 1."""
+    """Canonical JSON: key order and `1.0` versus 1 do not matter, and `true` is not 1."""
 
     def whole(text: str) -> float | int:
         number = float(text)
@@ -152,7 +152,7 @@ def _contains_json(schema: object, output: str) -> str | None:
 
 
 def _documents(text: str) -> Iterator[object]:
-    """The objects and lists that a text holds, outermost ones."""
+    """Outermost JSON objects and lists in a text."""
     at = tries = read = 0
     while tries < MOST_TRIES and read < MOST_READ:
         starts = [place for place in (text.find("{", at), text.find("[", at)) if place >= 0]
@@ -193,9 +193,10 @@ def _words(value: object, output: str) -> str | None:
 
 
 def within(one: str, other: str, most: int) -> bool:
-    """Whether so many edits at most lead from one text to another; looks no further than that."""
+    """True if the edit distance is at most `most`; computes only that band of the table."""
     if abs(len(one) - len(other)) > most:
         return False
+    # only cells within `most` of the diagonal can be small enough
     row = {at: at for at in range(min(most, len(other)) + 1)}
     for down, letter in enumerate(one, 1):
         low, high = max(0, down - most), min(len(other), down + most)

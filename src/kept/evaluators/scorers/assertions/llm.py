@@ -19,7 +19,7 @@ REFERENCE = "expected facts"
 
 _YES_OR_NO = ("fail", "pass")
 _TENTHS = tuple(range(11))
-"""Where a threshold wants a score, and not a verdict."""
+"""Levels for an assertion with a threshold, which needs a score."""
 
 _FACTS = (
     "The facts of the output agree with those of the reference. `pass`: they agree, or one says "
@@ -30,17 +30,17 @@ _MEETS = "The output meets this criterion: "
 
 
 class Asked(NamedTuple):
-    """What an assertion is asked about."""
+    """Rollout and context of an assertion."""
 
     job: Job
     rollout: Rollout
     given: Mapping[str, object]
-    """The variables of the case."""
+    """Variables of the case."""
     scope: Scope
 
 
 async def graded(one: Assertion, asked: Asked, judge: Model, seconds: float) -> Grade | Failure:
-    """What a judge says of an output."""
+    """Grade an output by asking the judge."""
     output = asked.rollout.output
     if not output.strip():
         return Failure("empty", "candidate", "there is nothing to judge")

@@ -17,14 +17,14 @@ from kept.settings import child_environment, processors
 
 FILE = "file://"
 DEFAULT = "get_assert"
-"""The function of a file that names none."""
+"""Default function of a file."""
 
 _SHOWN = 500
 _HANDLER = Path(__file__).parents[2] / "workers" / "assertion_handler.py"
 
 
 class PythonAssertions:
-    """The processes that they run in, started when needed and used again."""
+    """Python assertions and their worker processes, started on demand and reused."""
 
     def __init__(self, folder: Path, timeout: float, passed_on: tuple[str, ...]) -> None:
         self._folder = folder.resolve()
@@ -38,7 +38,7 @@ class PythonAssertions:
         )
 
     async def grade(self, one: Assertion, asked: Asked) -> Grade | Failure:
-        """What it says of an output."""
+        """Grade an output by calling the assertion."""
         result = await self._pool.result(self._request(one, asked), self._timeout)
         return result if isinstance(result, Failure) else _grade(one, asked.rollout.output, result)
 
@@ -67,7 +67,7 @@ class PythonAssertions:
 
 
 def file_of(value: str) -> tuple[str, str]:
-    """The file and the function that a value names; no file where it is Python itself."""
+    """File and function that a value names; an empty file for inline Python."""
     if not value.startswith(FILE):
         return "", "main"
     file, _, function = value.removeprefix(FILE).partition(".py:")
@@ -75,7 +75,7 @@ def file_of(value: str) -> tuple[str, str]:
 
 
 def function_of(code: str) -> str:
-    """The source of a function `main(output, context)` that an inline assertion stands for."""
+    """Source of the function `main(output, context)` for an inline assertion."""
     lines = code.strip("\n").split("\n")
     if len(lines) == 1:
         return f"def main(output, context):\n    return ({code.strip()}\n    )\n"
@@ -89,7 +89,7 @@ def _grade(one: Assertion, output: str, result: dict[str, Any]) -> Grade | Failu
         message = f"it cannot be loaded: {result['unloaded']}"
         return Failure("harness", "infrastructure", message)
     if "raised" in result:
-        # as promptfoo has it: what trips over an output does not hold of it
+        # as in promptfoo: an assertion that raises does not hold
         return Grade(False, 0.0, f"it raised {result['raised']}")
     said: object = result["said"]
     if isinstance(said, str):

@@ -1,7 +1,7 @@
-"""Assertions of each case as scorer: the weighted mean of what holds, and whether the case passes.
+"""Assertions scorer: the weighted mean of the assertions of a case, and pass or fail.
 
-Expressions are matched in a process apart where a text could hold them up, Python runs in processes
-of its own, and what a model decides is asked of a judge, each in a scope of its own.
+Expressions run in a separate process if a text could make them slow. Python runs in processes of
+its own. Model-graded assertions ask a judge, each in a scope of its own.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PASS = "pass"
 
 
 class AssertionsScorer:
-    """Grades every assertion of a case."""
+    """Scorer that grades every assertion of a case."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class AssertionsScorer:
         seen: tuple[str, ...] = (),
         passed_on: tuple[str, ...] = (),
     ) -> None:
-        """`field` of a case holds them; `seen` are the fields that judges and functions see."""
+        """Take the case field with the assertions, and the fields that judges and functions see."""
         self._field = field
         self._judge = judge
         self._timeout = timeout
@@ -48,7 +48,7 @@ class AssertionsScorer:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """Grade them all, side by side."""
+        """Grade all assertions concurrently."""
         data = cast("Mapping[str, object]", case.data)
         assertions = read_assertions(data.get(self._field))
         given = {name: data.get(name) for name in self._seen}
@@ -99,12 +99,12 @@ class AssertionsScorer:
 
 
 def pattern_of(text: str) -> str:
-    """An expression of JavaScript as Python spells it."""
+    """JavaScript regular expression in Python's syntax."""
     return text.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!")
 
 
 def _findings(told: Sequence[tuple[Assertion, Grade]]) -> list[Finding]:
-    """Why each that did not pass did not; what a judge or a function said of one that did."""
+    """Findings: reasons of failed assertions, and remarks on passed ones."""
     found: list[Finding] = []
     for one, grade in told:
         if grade.passed and not grade.reason:

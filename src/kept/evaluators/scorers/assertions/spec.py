@@ -22,10 +22,10 @@ SET = "assert-set"
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """One thing that ought to hold of an output."""
+    """One property that an output must have."""
 
     type: str
-    """Without `not-`."""
+    """Type without `not-`."""
     value: Any = None
     threshold: float | None = None
     weight: float = 1.0
@@ -33,35 +33,35 @@ class Assertion:
     negated: bool = False
     config: Mapping[str, object] = field(default_factory=dict[str, object])
     parts: tuple["Assertion", ...] = ()
-    """Of a set."""
+    """Assertions of a set."""
 
     @property
     def name(self) -> str:
-        """As a case spells it."""
+        """Type as in the case, with `not-`."""
         return f"not-{self.type}" if self.negated else self.type
 
 
 class Grade(NamedTuple):
-    """What an assertion came to."""
+    """Result of an assertion."""
 
     passed: bool
     score: float
     reason: str = ""
-    """Why it did not pass; of one that did, what a judge or a function said."""
+    """Reason why it did not pass, or the remark of a judge or function if it did."""
 
 
 class Total(NamedTuple):
-    """What several came to."""
+    """Combined result of several assertions."""
 
     grade: Grade
     metrics: Mapping[str, float]
-    """Named ones: the weighted mean of what counts towards each."""
+    """Named metrics, each the weighted mean of its assertions."""
     told: tuple[tuple[Assertion, Grade], ...]
-    """Each assertion that is no set, in its order."""
+    """Assertions that are not sets, in order, with their grades."""
 
 
 def read_assertions(given: object) -> tuple[Assertion, ...]:
-    """Those of a case, which were looked at when the task was read."""
+    """Read the assertions of a case, which were validated with the task."""
     rows = cast("list[dict[str, Any]]", given) if isinstance(given, list) else []
     return tuple(_read(row) for row in rows)
 
@@ -81,7 +81,7 @@ def _read(row: Mapping[str, Any]) -> Assertion:
 
 
 def single(assertions: Sequence[Assertion], path: str = "") -> Iterator[tuple[str, Assertion]]:
-    """Those that are no sets, each by its place."""
+    """Assertions that are not sets, each with its path."""
     for number, one in enumerate(assertions):
         here = f"{path}{number}"
         if one.type == SET:
@@ -96,7 +96,7 @@ def total(
     threshold: float | None = None,
     path: str = "",
 ) -> Total:
-    """What these come to, with the grade of each that is no set by its place."""
+    """Combine grades, which are given by the paths of single assertions."""
     told: list[tuple[Assertion, Grade]] = []
     sums: dict[str, list[float]] = {}
     score = whole = 0.0
@@ -118,9 +118,10 @@ def total(
             named = {**named, one.metric: grade.score}
         for name, value in named.items():
             row = sums.setdefault(name, [0.0, 0.0])
+            # weight 0 leaves the score alone, but a named metric still needs its mean
             weight = one.weight or 1.0
             row[:] = row[0] + weight * value, row[1] + weight
-        # what weighs nothing measures, and decides nothing
+        # an assertion of weight 0 is measured but decides nothing
         if not grade.passed and one.weight:
             failed = failed or grade.reason or one.name
     mean = score / whole if whole else 0.0
@@ -133,10 +134,10 @@ def total(
 
 
 RESERVED = ("score", "pass")
-"""Measures that assertions emit by themselves."""
+"""Metrics that assertions emit by themselves."""
 
 GRADED = ("llm-rubric", "model-graded-closedqa", "factuality", "model-graded-factuality")
-"""Those that a model decides."""
+"""Types that a model decides."""
 
 REFUSED: Mapping[str, str] = {
     "javascript": "JavaScript is not run here; write the same as `type: python`",
@@ -166,25 +167,25 @@ REFUSED: Mapping[str, str] = {
     "perplexity-score": "the probabilities of tokens are not read here",
     "human": "a run cannot wait for a person; use `llm-rubric`",
 }
-"""What promptfoo has and Kept has not, and what to do about it."""
+"""Unsupported types of promptfoo, with a hint for each."""
 
 
 class AssertionSpec(SpecModel):
-    """One thing that ought to hold of an output."""
+    """One property that an output must have."""
 
     type: Text
     value: Any = None
     threshold: Finite | None = None
     weight: Annotated[Finite, Field(ge=0)] = 1.0
-    """0 measures without a say in the score."""
+    """Weight; with 0 it is measured but does not count."""
     metric: Text | None = None
-    """A measure that it counts towards, besides the score."""
+    """Metric that it counts towards, besides the score."""
     config: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """What a Python assertion finds in its context."""
+    """Config of a Python assertion, passed in its context."""
     assert_: Annotated[tuple["AssertionSpec", ...] | None, Field(alias="assert", strict=False)] = (
         None
     )
-    """Of an `assert-set`."""
+    """Assertions of an `assert-set`."""
 
     @property
     def base(self) -> str:
@@ -196,22 +197,22 @@ AssertionSpec.model_rebuild()
 
 
 class AssertionsScorerSpec(SpecModel):
-    """Every case says what holds of a good output."""
+    """Scorer by assertions that each case has about a good output."""
 
     type: Literal["assertions"]
     field: Text = "assert"
-    """Of a case: its assertions."""
+    """Case field with the assertions."""
     input: Texts | None = None
-    """Fields that judges and Python assertions see; those that the model is given by default."""
+    """Fields for judges and Python assertions; by default those that the model gets."""
     files: Texts = ()
-    """Of Python, that assertions name: what decides is hidden from commands and compared by a
-    resume."""
+    """Python files that assertions name. They are hidden from commands, and a resume compares
+    them."""
     timeout_seconds: Seconds = TIMEOUT
-    """For one answer of a judge, and for one call of a Python assertion."""
+    """Time limit for one answer of a judge and one call of a Python assertion."""
 
 
 class Fault(NamedTuple):
-    """What is wrong with an assertion."""
+    """Fault of an assertion."""
 
     loc: Loc
     message: str
@@ -219,7 +220,7 @@ class Fault(NamedTuple):
 
 
 def leaves(spec: AssertionSpec) -> Iterator[AssertionSpec]:
-    """The assertions that an assertion is made of; itself, unless it is a set."""
+    """Single assertions of a set; the assertion itself if it is no set."""
     if spec.assert_ is None:
         yield spec
         return
@@ -228,7 +229,7 @@ def leaves(spec: AssertionSpec) -> Iterator[AssertionSpec]:
 
 
 def faults_of(spec: AssertionSpec) -> Iterator[Fault]:
-    """All that is wrong with an assertion whose keys are right."""
+    """All faults of an assertion with valid keys."""
     if spec.base == "assert-set":
         yield from _set_faults(spec)
         return
@@ -275,7 +276,7 @@ def _unknown(spec: AssertionSpec) -> Fault:
 
 class _Kind(NamedTuple):
     value: Callable[[object], str | None]
-    """What is wrong with a value; None for nothing."""
+    """Returns the fault of a value; None if there is none."""
     threshold: Literal["none", "needed", "may"] = "none"
 
 
@@ -347,4 +348,4 @@ KINDS: Mapping[str, _Kind] = {
     "cost": _Kind(_nothing, "needed"),
     **dict.fromkeys(GRADED, _Kind(_text, "may")),
 }
-"""Every assertion by its type, without the `not-` that each may have."""
+"""Assertion types, without the `not-` that each may have."""

@@ -1,4 +1,4 @@
-"""Judges as a component: their spec, its checks, and how the scorer is built."""
+"""Judges as a component: their spec, its checks, and the construction of the scorer."""
 
 import re
 import shlex
@@ -41,10 +41,10 @@ from kept.spec.validate import (
 from kept.spec.yaml import Loc
 
 MOST_LEVELS = 101
-"""Of a scale: nobody tells more apart."""
+"""Maximum number of levels of a scale: a judge cannot distinguish more."""
 
 RESERVED = ("score", "spread", "preferred", "contradicted", "judged_chars", "violation_count")
-"""Measures that a judge scorer emits by itself."""
+"""Metrics that a judge scorer emits by itself."""
 
 Weight = Annotated[Finite, Field(ge=0)]
 
@@ -58,19 +58,19 @@ def _name(text: str) -> str:
 
 
 class CriterionSpec(SpecModel):
-    """One thing that a judge looks at: what it means, and the values it may take."""
+    """Criterion of a judge: its meaning and its possible values."""
 
     name: Annotated[Text, AfterValidator(_name)]
     means: Text
     scale: Annotated[tuple[int, int], Field(strict=False)] | None = None
-    """The worst and the best, all whole numbers between them included; 1 to 5 by default."""
+    """Worst and best value of a whole-number scale; 1 to 5 by default."""
     levels: SomeTexts | None = None
-    """Instead of numbers: words, the worst first."""
+    """Words in place of numbers, the worst first."""
     weight: Weight = 1.0
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Numbers or words, and more than one of them."""
+        """Check that there are either numbers or words, and more than one."""
         scale, levels = said.get("scale"), said.get("levels")
         if scale is not None and levels is not None:
             yield "a criterion has either a `scale` or `levels`"
@@ -83,7 +83,7 @@ class CriterionSpec(SpecModel):
 
     @property
     def values(self) -> tuple[str | int, ...]:
-        """All that a judge may choose from, the worst first."""
+        """Values that a judge may choose from, the worst first."""
         if self.levels is not None:
             return self.levels
         low, high = self.scale or (1, 5)
@@ -91,13 +91,13 @@ class CriterionSpec(SpecModel):
 
 
 class PairwiseSpec(SpecModel):
-    """A comparison with an answer that the case has, in both orders."""
+    """Pairwise comparison with an answer of the case, in both orders."""
 
     reference: Text
-    """The field of the case that holds it."""
+    """Case field with the reference answer."""
     weight: Weight = 1.0
     prompt: Text | None = None
-    """A file to stand for Kept's own prompt."""
+    """File with a prompt in place of Kept's own."""
 
 
 class JudgeScorerSpec(SpecModel):
@@ -105,29 +105,29 @@ class JudgeScorerSpec(SpecModel):
 
     type: Literal["judge"]
     judges: Annotated[tuple[RoleSpec, ...], Field(strict=False), AfterValidator(some)] | None = None
-    """By default the one of `models.judge`."""
+    """Models that judge; by default the one of `models.judge`."""
     draws: Count = 1
-    """How often each of them is asked."""
+    """Number of replies of each judge."""
     criteria: Annotated[tuple[CriterionSpec, ...], Field(strict=False)] = ()
     pairwise: PairwiseSpec | None = None
     input: OneOrMore | None = None
-    """Fields of a case that judges see; by default those that a model which is the runner sees."""
+    """Case fields that judges see; by default those that the runner's model sees."""
     reference: Text | None = None
-    """The field of a case with an answer that is known to be good."""
+    """Case field with an answer that is known to be good."""
     target: TargetName = "output"
-    """The text that is judged."""
+    """Text that is judged."""
     rules: Annotated[tuple[RuleSpec, ...], Field(strict=False)] = ()
-    """What no judge can override."""
+    """Rules that no judge can override."""
     cap: Share | None = None
-    """The most that an output is worth which breaks a rule; 0 by default."""
+    """Maximum score of an output that breaks a rule; 0 by default."""
     prompt: Text | None = None
-    """A file to stand for Kept's own prompt."""
+    """File with a prompt in place of Kept's own."""
     timeout_seconds: Seconds = TIMEOUT
-    """For one answer of a judge."""
+    """Time limit for one answer of a judge."""
 
     @classmethod
     def faults(cls, said: Mapping[str, Any]) -> Iterator[str]:
-        """Something to judge by, and no key without an effect."""
+        """Check that there is something to judge by, and that every key has an effect."""
         if not {"criteria", "pairwise", "rules", "cap", "prompt", "reference"} <= said.keys():
             return
         criteria, pairwise = said["criteria"], said["pairwise"]
@@ -157,24 +157,24 @@ class JudgeScorerSpec(SpecModel):
 
     @property
     def floor(self) -> RulesScorerSpec:
-        """The rules as a scorer of their own; they look at what is judged unless they say."""
+        """Rules as a rules scorer; by default they check the judged text."""
         return RulesScorerSpec(type="rules", target=self.target, rules=self.rules)
 
     @property
     def rule_names(self) -> list[str]:
-        """The measure of each rule."""
+        """Metric names of the rules."""
         return self.floor.names if self.rules else []
 
     @property
     def emitted(self) -> list[str]:
-        """The measures that every rollout has."""
+        """Metric names that every rollout has."""
         found = ["score", *(one.name for one in self.criteria)]
         found += ["preferred"] if self.pairwise else []
         return [*found, *(["violation_count"] if self.rules else []), *self.rule_names]
 
     @property
     def fields(self) -> list[tuple[tuple[str, ...], str]]:
-        """The fields of a case that are needed, each with the key that names it."""
+        """Case fields that are needed, each with the spec key that names it."""
         found = [(("input",), name) for name in self.input or ()]
         found += [(("reference",), self.reference)] if self.reference else []
         found += [(("pairwise", "reference"), self.pairwise.reference)] if self.pairwise else []
@@ -182,7 +182,7 @@ class JudgeScorerSpec(SpecModel):
 
     @property
     def prompts(self) -> list[tuple[tuple[str, ...], str]]:
-        """The files that stand for prompts of Kept's own, each with the key that names it."""
+        """Prompt files in place of Kept's own, each with the spec key that names it."""
         found = [(("prompt",), self.prompt)] if self.prompt else []
         pair = self.pairwise.prompt if self.pairwise else None
         return [*found, *([(("pairwise", "prompt"), pair)] if pair else [])]
@@ -216,9 +216,9 @@ class JudgeComponent(Component[JudgeScorerSpec, JudgeScorer]):
         super().check(spec, context)
 
     def build(self, spec: JudgeScorerSpec, context: BuildContext) -> JudgeScorer:
-        """The judges; a role stands for judges that the spec does not name.
+        """Build the scorer; the role is used if the spec names no judges.
 
-        Unless the spec says otherwise, a judge sees of a case what the model saw that it judges.
+        Unless the spec says otherwise, a judge sees the same case fields as the judged model.
         """
         folder, pairwise, judge = context.folder, spec.pairwise, context.models.judge
         texts = {key: (folder / name).read_text(encoding="utf-8") for key, name in spec.prompts}
@@ -243,7 +243,7 @@ class JudgeComponent(Component[JudgeScorerSpec, JudgeScorer]):
         return JudgeScorer(judges, sheet, spec.timeout_seconds, target=target, floor=floor)
 
     def needs(self, spec: JudgeScorerSpec) -> Needs:
-        """Its models, prompts and fields; its rules come first, and judges are asked at once."""
+        """Return models, prompts, fields and time: rules run first, then all judges at once."""
         rules = spec.floor.timeout_seconds if spec.rules else 0.0
         named = spec.judges or (None,)
         return Needs(
@@ -256,7 +256,7 @@ class JudgeComponent(Component[JudgeScorerSpec, JudgeScorer]):
         )
 
     def prompt_places(self, given: dict[str, object]) -> Iterator[tuple[Name, dict[str, object]]]:
-        """That of the criteria, and that of the comparison."""
+        """Yield the prompts of the criteria and of the comparison, with their spec sections."""
         if given.get("criteria"):
             yield "judge", given
         if isinstance(given.get("pairwise"), dict):

@@ -1,6 +1,6 @@
 """Models as judges: the scorer, failures, and the mean over several judges.
 
-The score is the mean of what judges say. Rules come first: a violation limits the score to the cap,
+The score is the mean of the judgements. Rules come first: a violation limits the score to the cap,
 and with a cap of 0 no judge is called. If one judge fails, so does the whole: a mean over the
 others would not be comparable. The judge is blamed, never the candidate.
 """
@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 
 async def side_by_side(asked: Sequence[Awaitable[T]]) -> list[T]:
-    """All of them; when one raises, the others are not left running."""
+    """Await all concurrently; if one raises, the others are cancelled."""
     if len(asked) == 1:
-        # beside nothing: a task would only cost, and most cases have one metric
+        # fast path without a task: most cases have one metric
         return [await asked[0]]
     tasks = [asyncio.ensure_future(one) for one in asked]
     try:
@@ -47,7 +47,7 @@ async def side_by_side(asked: Sequence[Awaitable[T]]) -> list[T]:
 
 
 def judges_own(failure: Failure, model: Model) -> Failure:
-    """A failure of a judge: no candidate's, and not tried again where the same would be heard."""
+    """Blame a judge's failure on the infrastructure; no retry if it would fail again."""
     return replace(
         failure,
         blame="infrastructure",
@@ -57,7 +57,7 @@ def judges_own(failure: Failure, model: Model) -> Failure:
 
 
 CHARS = "judged_chars"
-"""The measure by which a report tells whether judges go by length."""
+"""Metric by which a report tests if judges prefer long outputs."""
 
 SPREAD = "spread"
 CONTRADICTED = "contradicted"
@@ -67,14 +67,14 @@ OUTPUT = Target("output")
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What no judge can override: rules, and the most that an output is worth which breaks one."""
+    """Rules that no judge can override, and the maximum score after a violation."""
 
     rules: RulesScorer
     cap: float = 0.0
 
 
 class JudgeScorer:
-    """Asks every judge about every output."""
+    """Scorer that asks every judge about every output."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class JudgeScorer:
         target: Target = OUTPUT,
         floor: Floor | None = None,
     ) -> None:
-        """A judge that stands there twice is asked twice, each time for another draw."""
+        """A judge that is listed twice is asked twice, with different seeds."""
         self._judges = judges
         self._sheet = sheet
         self._timeout = timeout
@@ -96,7 +96,7 @@ class JudgeScorer:
     async def score(
         self, job: Job, rollout: Rollout, candidate: Candidate, case: Case, scope: Scope
     ) -> Score | Failure:
-        """Check the rules, then ask every judge, side by side, each in a scope of its own."""
+        """Check the rules, then ask all judges concurrently, each in its own scope."""
         checked: Score | Failure = Score(rollout.metrics)
         cap = None
         if self._floor is not None:
@@ -125,14 +125,14 @@ class JudgeScorer:
         return Score({**checked.metrics, **score.metrics, CHARS: len(text)}, score.findings)
 
     async def close(self) -> None:
-        """End the processes of the rules; models are nobody's to close."""
+        """End the processes of the rules; models have nothing to close."""
         if self._floor is not None:
             await self._floor.rules.close()
 
     async def _hear(
         self, number: int, text: str, case: Case, at: tuple[Job, Scope]
     ) -> Judgement | Failure:
-        """All that one judge says of an output."""
+        """Ask one judge all questions about an output."""
         job, scope = at
         seed = draw_seed(job.purpose, job.case_id, job.repeat, number)
         sheet = self._sheet
@@ -165,7 +165,7 @@ class JudgeScorer:
         )
 
     def _measures(self, told: Sequence[Judgement]) -> dict[str, float]:
-        """Means over the judges, and how far they are apart."""
+        """Means and standard deviations over the judges."""
         weights = self._sheet.weights
         whole = sum(weights.values())
         totals = [sum(w * one.values[name] for name, w in weights.items()) / whole for one in told]
@@ -179,7 +179,7 @@ class JudgeScorer:
         return found
 
     def _capped(self, checked: Score, judged: Score, cap: float) -> Score:
-        """What is left where a rule is broken; without the length, which says nothing here."""
+        """Score limited to the cap after a violation; the length is left out as meaningless."""
         least = {n: min(v, cap) if n in self._names else v for n, v in judged.metrics.items()}
         note = Finding(f"a rule is broken, so no measure of a judge is more than {cap:g}", "high")
         findings = (*checked.findings, note, *judged.findings)

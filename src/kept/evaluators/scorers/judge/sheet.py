@@ -1,4 +1,4 @@
-"""What judges are asked about an output, and how their replies are read.
+"""Requests to judges about an output, and parsing of their replies.
 
 Judges give values on named scales. Material of a candidate is fenced off, so that instructions in
 it are judged, not followed.
@@ -18,10 +18,10 @@ from kept.models.context_window import Named, fenced
 from kept.models.prompts import filled, prompt
 
 PREFERRED = "preferred"
-"""The measure of a comparison: 1 won, 0 lost, 0.5 for neither."""
+"""Metric of a comparison: 1 won, 0 lost, 0.5 for a tie."""
 
 LONGEST = 1_000
-"""Characters of a reason that are kept beside the score; the reply in the journal has all."""
+"""Maximum length of a reason beside the score; the journal has the whole reply."""
 
 _ODD = re.compile(r"\W+")
 
@@ -38,21 +38,21 @@ _PAIR: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One thing that a judge looks at."""
+    """Criterion of a judge."""
 
     name: str
     means: str
     levels: tuple[str | int, ...] = (1, 2, 3, 4, 5)
-    """The worst first; each is worth as much more than the one before."""
+    """Levels at equal distances, the worst first."""
     weight: float = 1.0
 
     def value(self, level: str | int) -> float:
-        """A level between 0 and 1."""
+        """Value of a level, from 0 to 1."""
         return self.levels.index(level) / (len(self.levels) - 1)
 
     @property
     def scale(self) -> str:
-        """The levels, in words."""
+        """Text that describes the levels."""
         if isinstance(self.levels[0], int):
             return f"{self.levels[0]} (worst) to {self.levels[-1]} (best)"
         return " < ".join(str(level) for level in self.levels)
@@ -60,40 +60,40 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """What judges are asked about every output."""
+    """Questions to judges about every output."""
 
     criteria: tuple[Criterion, ...] = ()
     input: tuple[str, ...] = ()
     """Fields of a case that judges see."""
     reference: str | None = None
-    """The field with an answer that is known to be good."""
+    """Case field with an answer that is known to be good."""
     rival: str | None = None
-    """The field with an answer that the output is compared with, in both orders."""
+    """Case field with an answer to compare the output with, in both orders."""
     rival_weight: float = 1.0
     rubric: str = ""
-    """What somebody wrote for judges besides."""
+    """Further notes for judges by the author of the task."""
     prompt: str = ""
     rival_prompt: str = ""
-    """Instead of Kept's own."""
+    """Prompt in place of Kept's own."""
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """What each measure counts."""
+        """Weights of the metrics."""
         found = {criterion.name: criterion.weight for criterion in self.criteria}
         return found if self.rival is None else {**found, PREFERRED: self.rival_weight}
 
 
 class Judgement(NamedTuple):
-    """What one judge said of one output."""
+    """Judgement of one judge on one output."""
 
     values: Mapping[str, float]
     findings: tuple[Finding, ...]
     contradicted: bool = False
-    """Whether it preferred one of two answers in one order, and the other in the other."""
+    """True if the judge preferred different answers in the two orders."""
 
 
 def rubric_request(sheet: Sheet, output: str, case: Case, seed: int) -> ModelRequest:
-    """Ask for a value on every scale, each with its reason before it."""
+    """Request a value on every scale, each after its reason."""
     told = _told(sheet, sheet.prompt or prompt("judge"))
     parts = [told, "# Criteria", *map(_described, sheet.criteria)]
     shown = [*_given(sheet, case)]
@@ -105,7 +105,7 @@ def rubric_request(sheet: Sheet, output: str, case: Case, seed: int) -> ModelReq
 
 
 def pair_request(sheet: Sheet, output: str, case: Case, seed: int, *, first: bool) -> ModelRequest:
-    """Ask which of two answers is better, with the output first or second."""
+    """Request a choice between two answers, with the output first or second."""
     assert sheet.rival is not None
     answers = (output, _field(case, sheet.rival))
     if not first:
@@ -118,7 +118,7 @@ def pair_request(sheet: Sheet, output: str, case: Case, seed: int, *, first: boo
 
 
 def read_rubric(sheet: Sheet, reply: str) -> Judgement:
-    """Values and reasons of a reply that satisfies the schema."""
+    """Read values and reasons from a reply that fits the schema."""
     said = cast("dict[str, dict[str, Any]]", json.loads(reply))
     values: dict[str, float] = {}
     findings: list[Finding] = []
@@ -132,7 +132,7 @@ def read_rubric(sheet: Sheet, reply: str) -> Judgement:
 
 
 def read_pair(first: str, second: str) -> Judgement:
-    """What two replies come to: to the output as the first answer, and as the second."""
+    """Combine two replies: with the output as the first answer, and as the second."""
     there, back = (cast("dict[str, str]", json.loads(reply)) for reply in (first, second))
     won = {"first": 1.0, "equal": 0.5, "second": 0.0}
     one, other = won[there["better"]], 1.0 - won[back["better"]]
@@ -171,7 +171,7 @@ def _described(criterion: Criterion) -> str:
 
 def _schema(criteria: tuple[Criterion, ...]) -> Mapping[str, object]:
     def one(criterion: Criterion) -> Mapping[str, object]:
-        # the reason first: what a model has written is what it goes by
+        # the reason first: a model's level then follows from its reason
         kind = "integer" if isinstance(criterion.levels[0], int) else "string"
         fields = {
             "reason": {"type": "string"},

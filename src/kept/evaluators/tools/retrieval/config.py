@@ -1,8 +1,7 @@
-"""What an `agent.yaml` says of an index, by its own names.
+"""Config of a retrieval index, with the names of `agent.yaml`.
 
-What is decided when a source is taken in stands apart from what is decided for each query: the
-first makes another index, the second another look at the same one. None is what a file may say for
-nothing.
+Settings of the ingestion are separate from settings of a query: the first make another index, the
+second another search of the same one. None means that the file does not set a value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,71 +16,71 @@ IN_MEMORY = "in-memory"
 QDRANT = "qdrant"
 
 STORES = (IN_MEMORY, QDRANT)
-"""Where an index can be kept."""
+"""Stores that an index can be kept in."""
 
 SIZE = 512
-"""Tokens of a passage of a vectorstore, where nobody says."""
+"""Default size of a passage of a vectorstore, in tokens."""
 OVERLAP = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """Where vectors are kept."""
+    """Store of vectors."""
 
     provider: str = IN_MEMORY
     connection_string: str | None = None
     options: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Whatever else the file says of it."""
+    """Other keys of the section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorStore:
-    """A tool of `type: vectorstore`: texts or records, found by what they mean."""
+    """Tool of `type: vectorstore`: semantic search of texts or records."""
 
     name: str
     description: str = ""
     source: str
     folder: Path = field(default_factory=Path.cwd)
-    """Where a relative source begins."""
+    """Base folder of a relative source."""
     vector_field: str | Sequence[str] | None = None
-    """Of a record: what is searched; all of it where nobody says."""
+    """Fields of a record to search; by default all."""
     meta_fields: Sequence[str] | None = None
-    """Of a record: what is told with a passage."""
+    """Fields of a record to show with a passage."""
     chunk_size: int | None = None
-    """Tokens of a passage at most, 512 where nobody says."""
+    """Maximum tokens of a passage; 512 by default."""
     chunk_overlap: int | None = None
-    """Tokens that a passage repeats of the one before it; where nobody says 50, or a tenth."""
+    """Tokens repeated from the passage before; by default 50, or a tenth of the size if less."""
     embedding_model: str | None = None
     embedding_dimensions: int | None = None
     database: Database | None = None
     top_k: int = 5
     min_similarity_score: float | None = None
     record_path: str | None = None
-    """Where in a JSON file the records are, as `data.items`."""
+    """Path of the records in a JSON file, as `data.items`."""
     record_prefix: str | None = None
     meta_prefix: str | None = None
     id_field: str | None = None
     field_separator: str = "\n"
     delimiter: str | None = None
-    """Of a csv file; by default a comma, and a tab in `.tsv`."""
+    """Delimiter of a CSV file; by default a comma, and a tab in `.tsv`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HierarchicalDocument:
-    """A tool of `type: hierarchical_document`: documents by their headings, found in three ways."""
+    """Tool of `type: hierarchical_document`: passages by heading, searched in three ways."""
 
     name: str
     description: str = ""
     source: str
     folder: Path = field(default_factory=Path.cwd)
-    """Where a relative source begins."""
+    """Base folder of a relative source."""
     chunking_strategy: Strategy = "structure"
     chunking: Strategy | None = None
-    """Another name for the same."""
+    """Alias of `chunking_strategy`."""
     max_chunk_tokens: int = 800
     chunk_overlap: int = 50
     max_subsection_depth: int | None = None
-    """Headings deeper than this stay inside the passage of the one above."""
+    """Deepest level of headings that begin a passage of their own."""
     document_domain: str | None = None
     search_mode: Mode = "hybrid"
     top_k: int = 10
@@ -109,7 +108,7 @@ IndexConfig = VectorStore | HierarchicalDocument
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """How records are read from json, jsonl and csv files."""
+    """Settings for reading records from JSON, JSON lines and CSV files."""
 
     fields: tuple[str, ...] = ()
     meta_fields: tuple[str, ...] = ()
@@ -123,7 +122,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingestion:
-    """What makes an index what it is, besides what its source says."""
+    """Settings that define an index, besides the content of its source."""
 
     source: Path
     strategy: Strategy
@@ -131,13 +130,13 @@ class Ingestion:
     overlap: int
     depth: int = 6
     records: Records | None = None
-    """None where such files are text like any other."""
+    """None if such files are read as plain text."""
     database: Database = Database()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looking:
-    """How one query is answered; may differ between candidates."""
+    """Settings of one query; may differ between candidates."""
 
     mode: Mode
     top_k: int
@@ -149,7 +148,7 @@ class Looking:
 
 
 def ingestion_of(config: IndexConfig) -> Ingestion:
-    """What a config says of taking a source in."""
+    """Ingestion settings of a config."""
     source = config.folder / Path(config.source).expanduser()
     if isinstance(config, HierarchicalDocument):
         return Ingestion(
@@ -184,7 +183,7 @@ def ingestion_of(config: IndexConfig) -> Ingestion:
 
 
 def _placed(config: IndexConfig) -> Database:
-    """A database in a folder, which begins where the file does."""
+    """Database with a local path relative to the folder of the config."""
     database = config.database or Database()
     options = dict(database.options)
     place = database.connection_string
@@ -196,10 +195,10 @@ def _placed(config: IndexConfig) -> Database:
 
 
 def looking_of(config: IndexConfig, *, embeds: bool) -> Looking:
-    """What a config says of each query; a vectorstore without vectors is searched by words."""
+    """Query settings of a config; a vectorstore without embedder is searched by words."""
     if isinstance(config, VectorStore):
         if not embeds:
-            # a similarity says nothing of words: `without_embedder` tells that it is left out
+            # `min_similarity_score` does not apply to BM25; `without_embedder` reports it
             return Looking(mode="keyword", top_k=config.top_k)
         return Looking(mode="semantic", top_k=config.top_k, min_score=config.min_similarity_score)
     return Looking(

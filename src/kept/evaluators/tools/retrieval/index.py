@@ -47,21 +47,21 @@ log = logging.getLogger("kept")
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """An index at rest."""
+    """Stored index."""
 
     chunks: tuple[Chunk, ...]
     vectors: bytes = b""
-    """Rows of float32, one a chunk; empty where there are none, or another keeps them."""
+    """Rows of float32, one per chunk; empty if there are none or a database keeps them."""
 
 
 class IndexCache:
-    """A folder of indexes. What cannot be read or written is told to the log, and made again."""
+    """Folder of cached indexes; errors are logged and the index is built again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def get(self, key: str) -> Stored | None:
-        """The index that is kept under a key, if it is whole."""
+        """Cached index of a key; None if it is missing or damaged."""
         path = self._path(key)
         try:
             raw = path.read_bytes()
@@ -80,12 +80,12 @@ class IndexCache:
             return None
 
     def put(self, key: str, stored: Stored) -> None:
-        """Keep an index: all of it, or nothing."""
+        """Write an index atomically."""
         raw = msgspec.msgpack.encode(stored)
         scratch: str | None = None
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            # readable by nobody else, as `mkstemp` makes it: documents may be nobody's business
+            # `mkstemp` makes it readable for the user only: documents may be private
             handle, scratch = tempfile.mkstemp(prefix=".new-", dir=self.folder)
             with os.fdopen(handle, "wb") as file:
                 file.write(hashlib.sha256(raw).digest() + raw)
@@ -99,12 +99,12 @@ class IndexCache:
 
     @contextmanager
     def trying(self, key: str) -> Generator[bool]:
-        """Whether nobody else makes this index now; the lock goes with the process that has it."""
+        """Yield True if no other process builds this index now; a lock ends with its process."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / f"{key}.lock").open("w")
         except OSError:
-            # where nothing can be written, nobody else can either
+            # if the folder cannot be written, no other process can build there either
             yield True
             return
         with lock:
@@ -120,17 +120,17 @@ class IndexCache:
 
 
 VERSION = 1
-"""Of how sources are cut and kept: another one makes every index anew."""
+"""Version of chunking and storage; a new version rebuilds every index."""
 
 LOOKED_AT = 100
-"""Nearest passages that have a rank at least, where rankings are put together."""
+"""Minimum number of nearest passages that get a rank when rankings are fused."""
 
 PAUSE = 0.05
-"""Seconds before we look again whether another process has made the index."""
+"""Interval in seconds of checks whether another process has built the index."""
 
 
 class Passage(NamedTuple):
-    """A chunk that was found, and how well it answers: of 1, by the way it was looked for."""
+    """Chunk that was found, with a score up to 1 that depends on the search mode."""
 
     chunk: Chunk
     score: float
@@ -138,14 +138,14 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a query brought."""
+    """Result of a query."""
 
     passages: tuple[Passage, ...]
     usage: Usage = FREE
 
 
 class Index:
-    """The passages of one source; `embedder` is None where they are searched by words alone."""
+    """Searchable passages of one source; `embedder` is None for a search by words only."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Index:
         *,
         force: bool = False,
     ) -> None:
-        """With `force`, what is kept is not looked at, and all is taken in anew."""
+        """With `force`, ignore the cache and build the index again."""
         self._how = how
         self._embedder = embedder
         self._cache = cache
@@ -171,10 +171,10 @@ class Index:
         self._attempts: int = 0
         self._failed: Failure | None = None
         self.key = ""
-        """A hash of all that it was made of; empty before it was read."""
+        """Hash of all inputs of the index; empty before it is read."""
 
     async def read(self) -> Failure | None:
-        """Find out what it is made of, and whether it is kept already. Embeds nothing."""
+        """Hash the source and load the cached index, or split the source; embeds nothing."""
         async with self._reading:
             if self._stored is None:
                 try:
@@ -197,7 +197,7 @@ class Index:
         return key, Stored(chunks)
 
     def worst_usd(self, query: str, how: Looking) -> float | None:
-        """The most that a query can cost: with taking the source in, until somebody has."""
+        """Upper bound of a query's cost in USD, with embedding the source if not done yet."""
         if self._embedder is None or not _semantic(how):
             return 0.0
         texts = [query]
@@ -206,7 +206,7 @@ class Index:
         return self._embedder.worst_usd(texts)
 
     async def search(self, query: str, how: Looking) -> Found | Failure:
-        """The passages that answer a query, the best first."""
+        """Passages that answer a query, the best first."""
         failure = await self.read()
         if failure is not None:
             return failure
@@ -267,9 +267,9 @@ class Index:
         return self._words
 
     async def _open(self) -> Usage | Failure:
-        """Have the vectors at hand; what that used, told to the one who had to wait for it.
+        """Load or make the vectors; only the caller that did the work gets the usage.
 
-        Those who wait while it fails are told of the same failure; who comes later tries again.
+        Callers that wait during a failure get the same failure; later ones try again.
         """
         attempt = self._attempts
         async with self._opening:
@@ -286,13 +286,13 @@ class Index:
             return opened
 
     async def _opened(self) -> Usage | Failure:
-        """By what is kept, by what another process keeps meanwhile, or by embedding it now."""
+        """Load cached vectors, wait for another process that builds them, or embed now."""
         while True:
             if not self._force and await self._at_hand():
                 return FREE
             with self._cache.trying(self.key) as alone:
                 if alone:
-                    # another one may have just ended
+                    # another process may have just finished
                     if not self._force and await self._at_hand():
                         return FREE
                     return await self._embed()
@@ -315,7 +315,7 @@ class Index:
         texts = [chunk.whole for chunk in self._chunks]
         embedded = await self._embedder.embed(texts)
         if isinstance(embedded, Failure):
-            # no other query would mend it
+            # no other query would fix it
             return replace(embedded, blame="infrastructure", tried=True)
         await self._keep(embedded, texts)
         self._force = False
@@ -339,7 +339,7 @@ def _semantic(how: Looking) -> bool:
 
 def _key(how: Ingestion, digest: str, embedder: Embedder | None) -> str:
     made_of = asdict(how)
-    # where a source lies says nothing of it, and the secret of a database nothing of what it has
+    # neither the place of a source nor the key of a database changes the content
     del made_of["source"]
     made_of["database"]["options"].pop("api_key", None)
     whole = {"version": VERSION, "of": digest, "by": embedder and embedder.known_by, **made_of}

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 Scores = Mapping[int, float]
-"""Of passages, by their number; who is not in it was not found."""
+"""Scores of passages by number; a missing passage was not found."""
 
 DIGITS = 6
-"""Of a score: what differs beyond them is the arithmetic of a machine."""
+"""Digits of a score; differences beyond them are floating-point noise."""
 
 _WORD = re.compile(r"\w+")
 _QUOTED = re.compile(r"[\"“”„«»]([^\"“”„«»]+)[\"“”„«»]")
@@ -39,7 +39,7 @@ _TERM = re.compile(r"[^\s\"“”„«»(),;?!\[\]{}]+")
 
 
 class Words:
-    """Passages as they are searched by words and to the letter."""
+    """Passages prepared for keyword (BM25) and exact search."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
@@ -57,22 +57,22 @@ class Words:
                 "a search by words needs bm25s", hint=install_command("retrieval")
             ) from error
         made = bm25s.BM25()
-        # a passage of signs alone has no word, and there must be one in all
+        # bm25s needs at least one word, and a passage of signs alone has none
         made.index([words_of(text) or [""] for text in self._texts], show_progress=False)
         return made
 
     def open(self) -> None:
-        """Count the words, which takes a while."""
+        """Build the word index, which takes a while."""
         _ = self._bm25, self._plain
 
     def keyword(self, query: str) -> Scores:
-        """BM25 of every passage that has a word of the query."""
+        """BM25 scores of the passages that have a word of the query."""
         words = words_of(query)
         scores: list[float] = self._bm25.get_scores(words).tolist() if words else []
         return _found(enumerate(scores))
 
     def exact(self, query: str) -> Scores:
-        """How many of the exact terms of a query stand in a passage, as whole words."""
+        """Number of exact terms of a query that a passage contains as whole words."""
         counts: dict[int, int] = {}
         for term in exact_terms(query):
             pattern = re.compile(rf"(?<!\w){re.escape(term)}(?!\w)")
@@ -82,7 +82,7 @@ class Words:
         return _found(counts.items())
 
     def _with_all(self, words: Sequence[str]) -> Iterable[int]:
-        """The passages that have all of these words, however far apart."""
+        """Passages that contain all of these words, in any place."""
         import numpy as np
 
         scores = [self._bm25.get_scores([word]) for word in dict.fromkeys(words)]
@@ -95,7 +95,7 @@ def words_of(text: str) -> list[str]:
 
 
 def exact_terms(query: str) -> list[str]:
-    """What is looked for to the letter: the whole query, what it quotes, what looks like a name.
+    """Terms for exact search: the whole query, its quoted parts, and words like names.
 
     A name has a digit, or a sign between letters: `E-1042`, `max_tokens`, `4.2`.
     """
@@ -110,7 +110,7 @@ def exact_terms(query: str) -> list[str]:
 
 
 def cosines(matrix: "np.ndarray[Any, Any]", vector: Sequence[float], count: int) -> Scores:
-    """How near the nearest of vectors of length 1 lie to another one."""
+    """Cosine similarities of the nearest rows of a unit matrix to a vector."""
     import numpy as np
 
     aim = np.asarray(vector, dtype=np.float32)
@@ -132,7 +132,7 @@ def unit(vectors: "Sequence[Sequence[float]] | np.ndarray[Any, Any]") -> "np.nda
 
 
 def ranks(scores: Scores) -> Mapping[int, int]:
-    """From 1, the highest score first; equal scores have the same rank, as in `1, 2, 2, 4`."""
+    """Ranks from 1 by descending score; equal scores share a rank, as in `1, 2, 2, 4`."""
     found: dict[int, int] = {}
     last, rank = None, 0
     for place, (n, score) in enumerate(ordered(scores), 1):
@@ -143,12 +143,12 @@ def ranks(scores: Scores) -> Mapping[int, int]:
 
 
 def ordered(scores: Scores) -> list[tuple[int, float]]:
-    """The highest first; equal ones in the order of the source."""
+    """Scores in descending order; equal ones in source order."""
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
 
 def fused(parts: Iterable[tuple[float, Scores]], k: int) -> Scores:
-    """Rankings as one, each with its weight: 1 for who is first in all of them.
+    """Weighted reciprocal rank fusion; a passage that is first in all rankings scores 1.
 
     The sum over rankings of weight x (k + 1) / (k + rank), by the sum of the weights.
     """
@@ -162,14 +162,14 @@ def fused(parts: Iterable[tuple[float, Scores]], k: int) -> Scores:
 
 
 def chosen(scores: Scores, how: Looking) -> list[tuple[int, float]]:
-    """The passages that are told: the best `top_k`, of those that reach `min_score`."""
+    """Best `top_k` passages that reach `min_score`."""
     least = how.min_score
     found = [item for item in ordered(scores) if least is None or item[1] >= least]
     return found[: how.top_k]
 
 
 def shares(scores: Scores) -> Scores:
-    """Scores as shares of the highest: those of words have no scale of their own."""
+    """Scores divided by the highest: BM25 and term counts have no fixed scale."""
     most = max(scores.values(), default=0.0)
     return {n: round(score / most, DIGITS) for n, score in scores.items()}
 
@@ -183,21 +183,21 @@ def _found(scores: Iterable[tuple[int, Any]]) -> Scores:
 
 
 OPTIONS = ("url", "path", "api_key")
-"""What may be said of it besides `connection_string`, which is a url or a path."""
+"""Options besides `connection_string`, which is a URL or a path."""
 
 MOST_AT_ONCE = 256
-"""Points that are sent together."""
+"""Maximum number of points per request."""
 
 MEMORY = ":memory:"
 
 PROBE_SECONDS = 3
-"""How long a server may take to answer before a run."""
+"""Time limit for the check of a server before a run, in seconds."""
 
 _PASSWORD = re.compile(r"://[^/@]*@")
 
 
 class Away(Exception):
-    """Qdrant could not be asked."""
+    """Error of a Qdrant call."""
 
     def __init__(self, where: str, key: str | None, error: Exception) -> None:
         words = (str(error).splitlines() or [type(error).__name__])[0][:300]
@@ -206,12 +206,12 @@ class Away(Exception):
 
     @property
     def failure(self) -> Failure:
-        """Of the use that needed it."""
+        """Failure of the call that needed the database."""
         return Failure("server", "infrastructure", str(self))
 
 
 def where_of(database: Database, home: Path) -> str:
-    """The address or the folder of a database; Kept's own where the file names none."""
+    """Address or folder of a database; `home` if the config names none."""
     options = database.options
     given = database.connection_string or options.get("url") or options.get("path") or home
     return str(given)
@@ -220,7 +220,7 @@ def where_of(database: Database, home: Path) -> str:
 def server_of(database: Database, where: str) -> tuple[str, str | None]:
     """The address or folder of a database without secrets, and the API key of a server.
 
-    HoloDeck's users have the key in the address: `http://host:6333?api_key=KEY`, or
+    HoloDeck users put the key into the address: `http://host:6333?api_key=KEY`, or
     `http://KEY@host:6333`.
     """
     option = database.options.get("api_key")
@@ -230,7 +230,7 @@ def server_of(database: Database, where: str) -> tuple[str, str | None]:
     try:
         parts = urlsplit(where)
     except ValueError:
-        # no address: it is named without what may be a secret when it is asked
+        # not a URL: strip what may be a secret; the client reports the error
         return _PASSWORD.sub("://", where.partition("?")[0]), key
     query = parse_qsl(parts.query)
     user, _, host = parts.netloc.rpartition("@")
@@ -242,14 +242,14 @@ def server_of(database: Database, where: str) -> tuple[str, str | None]:
 
 
 class Qdrant:
-    """One database, opened with its first use."""
+    """Qdrant database, opened at first use."""
 
     def __init__(self, database: Database, home: Path) -> None:
         self.where, self._key = server_of(database, where_of(database, home))
         self._client: Any = None
 
     async def vectors(self, key: str, count: int) -> "QdrantVectors | None":
-        """Those of an index, if all of them are there."""
+        """Vectors of an index; None unless all of them are there."""
         name = f"kept-{key}"
         client = await self._opened()
         try:
@@ -261,7 +261,7 @@ class Qdrant:
         return QdrantVectors(self, name) if there.count == count else None
 
     async def keep(self, key: str, rows: Sequence[Sequence[float]], texts: Sequence[str]) -> None:
-        """Take the vectors of an index, in the place of any that were there."""
+        """Store the vectors of an index, in place of existing ones."""
         from qdrant_client import models
 
         name = f"kept-{key}"
@@ -281,7 +281,7 @@ class Qdrant:
             raise self._away(error) from error
 
     async def near(self, name: str, vector: Sequence[float], count: int) -> Scores:
-        """The cosines of so many that lie nearest."""
+        """Cosine similarities of the `count` nearest vectors."""
         client = await self._opened()
         try:
             found = await client.query_points(name, query=list(vector), limit=count)
@@ -290,7 +290,7 @@ class Qdrant:
         return {int(point.id): round(float(point.score), DIGITS) for point in found.points}
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         if self._client is not None:
             client, self._client = self._client, None
             await client.close()
@@ -300,9 +300,9 @@ class Qdrant:
 
     async def _opened(self) -> Any:  # noqa: ANN401 # of a library that is not always there
         if self._client is None:
-            # which takes seconds to import
+            # importing it takes seconds
             library = await call_apart(_library)
-            # somebody may have been faster, and a folder lets nobody else in
+            # another task may have opened it meanwhile, and a folder allows one client only
             self._client = self._client or self._open(library)
         return self._client
 
@@ -319,7 +319,7 @@ class Qdrant:
 
 
 def unanswered(database: Database) -> str | None:
-    """Ask a Qdrant server whether it can be used; None where it can, or is a folder."""
+    """Check a Qdrant server; return the error, None if it works or is a folder."""
     where = where_of(database, Path())
     if "://" not in where:
         return None
@@ -344,7 +344,7 @@ def _probe(where: str, key: str | None) -> None:
 
 def _remote(make: Any, where: str, key: str | None, **more: object) -> Any:  # noqa: ANN401 # of a library that is not always there
     with warnings.catch_warnings():
-        # that a key goes over plain http: whoever wrote the address knows
+        # warning about a key over plain http: the user chose that address
         warnings.simplefilter("ignore")
         return make(url=where, api_key=key, check_compatibility=False, **more)
 
@@ -367,7 +367,7 @@ class QdrantVectors:
         self._name = name
 
     async def nearest(self, vector: Sequence[float], count: int) -> Scores:
-        """So many."""
+        """Cosine similarities of the `count` nearest vectors."""
         return await self._database.near(self._name, vector, count)
 
 
@@ -375,34 +375,34 @@ class Vectors(Protocol):
     """The vectors of one index."""
 
     async def nearest(self, vector: Sequence[float], count: int) -> Scores:
-        """The cosines of so many that lie nearest."""
+        """Cosine similarities of the `count` nearest vectors."""
         ...
 
 
 class VectorBase(Protocol):
-    """Somebody who keeps vectors for us, and answers for them."""
+    """Database that stores and searches vectors."""
 
     async def vectors(self, key: str, count: int) -> Vectors | None:
-        """Those of an index, if all of them are there."""
+        """Vectors of an index; None unless all of them are there."""
         ...
 
     async def keep(self, key: str, rows: Sequence[Sequence[float]], texts: Sequence[str]) -> None:
-        """Take the vectors of an index, in the place of any that were there."""
+        """Store the vectors of an index, in place of existing ones."""
         ...
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         ...
 
 
 class MatrixVectors:
-    """In memory: every one is looked at."""
+    """Vectors in memory, searched exhaustively."""
 
     def __init__(self, rows: "Sequence[Sequence[float]] | np.ndarray[Any, Any]") -> None:
         self._matrix = unit(rows)
 
     async def nearest(self, vector: Sequence[float], count: int) -> Scores:
-        """So many."""
+        """Cosine similarities of the `count` nearest vectors."""
         there = self._matrix.shape[1]
         if len(vector) != there:
             raise SetupError(
@@ -420,7 +420,7 @@ def packed(rows: Sequence[Sequence[float]]) -> bytes:
 
 
 def unpacked(raw: bytes, count: int) -> "np.ndarray[Any, Any] | None":
-    """Vectors of bytes; None where these are not so many."""
+    """Vectors from bytes; None if their number does not match."""
     import numpy as np
 
     if not raw or not count or len(raw) % (4 * count):

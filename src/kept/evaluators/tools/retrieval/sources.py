@@ -24,7 +24,7 @@ from kept.evaluators.tools.documents import Unreadable, kind_of, read_document
 from kept.evaluators.tools.retrieval.config import Ingestion, Records
 
 CHARACTERS = 4
-"""Of a token."""
+"""Characters of a token."""
 
 _WORD = re.compile(r"\S+")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
@@ -33,46 +33,47 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One passage, and where it stands."""
+    """One passage and its location."""
 
     text: str
     source: str
-    """The file, below the source that was named, and the record in it."""
+    """File below the source, and the record in it."""
     path: tuple[str, ...] = ()
-    """The headings that it stands under, the outermost first."""
+    """Headings above it, the outermost first."""
     meta: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def whole(self) -> str:
-        """What is searched: the passage below its headings."""
+        """Searched text: the headings and the passage."""
         return "\n".join((" > ".join(self.path), self.text)) if self.path else self.text
 
 
 class Section(NamedTuple):
-    """A heading's own text."""
+    """Text directly under a heading."""
 
     path: tuple[str, ...]
     body: str
 
 
 def tokens(text: str) -> int:
-    """How many a text has, by the rule above."""
+    """Number of tokens of a text, by the rule in the module docstring."""
     return sum(_weight(word) for word in text.split())
 
 
 def by_length(text: str, size: int, overlap: int) -> list[str]:
-    """Passages of at most so many tokens; each repeats at most so many of the one before it."""
+    """Split into passages of at most `size` tokens that overlap by at most `overlap`."""
     words = list(_words(text, size))
     passages: list[str] = []
     first = 0
     while first < len(words):
+        # add words while they fit
         last, room = first, size
         while last < len(words) and (room := room - words[last].weight) >= 0:
             last += 1
         passages.append(text[words[first].start : words[last - 1].end])
         if last == len(words):
             break
-        # one word further at least, or it would never end
+        # advance by one word at least, or the loop would never end
         next_first, room = last, overlap
         while next_first > first + 1 and (room := room - words[next_first - 1].weight) >= 0:
             next_first -= 1
@@ -81,7 +82,7 @@ def by_length(text: str, size: int, overlap: int) -> list[str]:
 
 
 def by_heading(text: str, depth: int = 6) -> list[Section]:
-    """What stands under each Markdown heading, in order; without headings, all of it as one."""
+    """Sections by Markdown heading, in order; the whole text if there are no headings."""
     path: list[tuple[int, str]] = []
     lines: list[str] = []
     found: list[Section] = []
@@ -97,7 +98,7 @@ def by_heading(text: str, depth: int = 6) -> list[Section]:
 
 
 def _add(found: list[Section], path: list[tuple[int, str]], lines: list[str], level: int) -> None:
-    """Keep a section; one that only leads to a deeper one says nothing that its path does not."""
+    """Add a section; skip an empty one that only leads to a deeper heading."""
     body = "\n".join(lines).strip()
     titles = tuple(title for _, title in path)
     if body:
@@ -107,7 +108,7 @@ def _add(found: list[Section], path: list[tuple[int, str]], lines: list[str], le
 
 
 def _marked(text: str, depth: int) -> Iterator[tuple[str, int, str]]:
-    """Each line, with level and title where it is a heading; what is fenced is none."""
+    """Lines with level and title if they are headings; fenced lines are never headings."""
     fence = ""
     for line in text.splitlines():
         mark = _FENCE.match(line)
@@ -129,7 +130,7 @@ class _Word(NamedTuple):
 
 
 def _words(text: str, size: int) -> Iterator[_Word]:
-    """Where words stand; one that no passage has room for is cut."""
+    """Positions of words; a word longer than a passage is cut."""
     most = size * CHARACTERS
     for found in _WORD.finditer(text):
         for start in range(found.start(), found.end(), most):
@@ -146,7 +147,7 @@ SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is searched of one, and what is told with it."""
+    """Searched text of a record, and the fields shown with it."""
 
     text: str
     name: str
@@ -154,7 +155,7 @@ class Record:
 
 
 def read_records(path: Path, text: str, how: Records) -> list[Record] | None:
-    """The records of a file; None for JSON that has none, which is a text. Raises `Unreadable`."""
+    """Records of a file; None for JSON without records, which is text. Raises `Unreadable`."""
     rows = _rows(path, text, how)
     if rows is None:
         return None
@@ -179,7 +180,7 @@ def _record(row: Mapping[str, str], number: int, how: Records) -> Record:
 
 
 def _named(row: Mapping[str, str], name: str, how: Records) -> str | None:
-    """A field of a record, by its name with its prefix or without."""
+    """Field of a record, by its name with or without its prefix."""
     for known in (name, how.prefix + name, how.meta_prefix + name):
         if known in row:
             return row[known]
@@ -219,9 +220,9 @@ def _parsed(where: str, text: str) -> object:
 
 
 def _found(path: Path, value: object, how: Records) -> list[dict[str, str]] | None:
-    """The records at their path, each with what stands beside the path; None where there are none.
+    """Records at the configured path, each with the fields beside the path; None if none.
 
-    A list on the way has a path in each of its items.
+    A list on the path is followed in each of its items.
     """
     outer: dict[str, str] = {}
     return _below(path, value, how, how.path, outer)
@@ -250,7 +251,7 @@ def _below(
 
 
 def _flat(fields: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """Every value as text, those inside others by a name with a dot."""
+    """Flatten values to text; nested names are joined with a dot."""
     flat: dict[str, str] = {}
     for name, value in fields.items():
         if is_dict(value):
@@ -264,10 +265,10 @@ def _flat(fields: Mapping[str, Any], prefix: str) -> dict[str, str]:
 
 
 MOST_BYTES = 64 << 20
-"""Of a file that is text already."""
+"""Maximum size of a plain text file."""
 
 MOST_FILES = 10_000
-"""Of a source: a folder with more of them was named by mistake."""
+"""Maximum number of files of a source: a larger folder was named by mistake."""
 
 _PAGES = (".html", ".htm", ".xhtml")
 
@@ -275,7 +276,7 @@ log = logging.getLogger("kept")
 
 
 def files_of(source: Path) -> list[tuple[str, Path]]:
-    """The files of a source, each by its name below it; hidden ones are left out."""
+    """Files of a source, by path below it; hidden ones are left out."""
     if source.is_file():
         return [(source.name, source)]
     if not source.is_dir():
@@ -291,7 +292,7 @@ def files_of(source: Path) -> list[tuple[str, Path]]:
 
 
 def digest_of(source: Path) -> str:
-    """A hash of every file of a source, by name and bytes."""
+    """Hash of all files of a source, by name and bytes."""
     whole = hashlib.sha256()
     for name, path in files_of(source):
         try:
@@ -304,10 +305,10 @@ def digest_of(source: Path) -> str:
 
 
 def chunks_of(how: Ingestion) -> tuple[Chunk, ...]:
-    """All passages of a source; a `SetupError` where it has none.
+    """All passages of a source; raises `SetupError` if there are none.
 
-    In a folder, a file that cannot be read is told to the log and left out; a source that is one
-    file must be readable.
+    An unreadable file of a folder is logged and left out. A source that is a single file must be
+    readable.
     """
     found: list[Chunk] = []
     files = files_of(how.source)
@@ -324,7 +325,7 @@ def chunks_of(how: Ingestion) -> tuple[Chunk, ...]:
 
 
 def _text(path: Path) -> str:
-    """What a file says; one that is text already may say more than a message has room for."""
+    """Text of a file; a plain text file may be longer than `documents.MOST_TEXT`."""
     if kind_of(path) not in ("text", "csv") or path.suffix.lower() in _PAGES:
         return read_document(path).text
     size = path.stat().st_size

@@ -29,19 +29,19 @@ from kept.evaluators.tools.retrieval.ranking import OPTIONS, Qdrant
 from kept.settings import cache_home, install_command
 
 CLOSE = 1e-6
-"""How far weights may be from 1 in all."""
+"""Tolerance of the sum of weights around 1."""
 
 
 def needs_embedder(config: IndexConfig) -> bool:
-    """Whether it is searched by meaning, alone or with other ways."""
+    """True if the search is semantic, alone or as part of a hybrid."""
     return isinstance(config, VectorStore) or config.search_mode in ("semantic", "hybrid")
 
 
 def without_embedder(config: IndexConfig) -> str | None:
-    """What becomes of an index that needs an embedder and has none; None where it cannot be run.
+    """Warning about an index without the embedder that it needs; None if it cannot run.
 
-    A vectorstore names no way to be searched, so that words will do; a document that says
-    `semantic` or `hybrid` would be searched in another way than it says.
+    A vectorstore names no search mode, so it falls back to words. A document that says `semantic`
+    or `hybrid` cannot: it would be searched in another way than it says.
     """
     if not isinstance(config, VectorStore):
         return None
@@ -51,7 +51,7 @@ def without_embedder(config: IndexConfig) -> str | None:
 
 
 def unsupported(config: IndexConfig) -> list[str]:
-    """What the config asks for and is not done, each by its name; the run goes on without."""
+    """Warnings about settings that are not supported; the run goes on without them."""
     if isinstance(config, VectorStore):
         return []
     told: list[str] = []
@@ -75,7 +75,7 @@ def unsupported(config: IndexConfig) -> list[str]:
 
 
 def problems(config: IndexConfig) -> list[str]:
-    """Why an index cannot be run, all reasons at once; whether its source is there is not asked."""
+    """All reasons why an index cannot run; the source itself is not checked."""
     how = ingestion_of(config)
     found = _database("database", config.database, (QDRANT,))
     size = "max_chunk_tokens" if isinstance(config, HierarchicalDocument) else "chunk_size"
@@ -137,7 +137,7 @@ PARAMETERS: Mapping[str, object] = {
 
 
 class RetrievalTool:
-    """One look at an index: its name, its description and its query-time settings."""
+    """Tool that searches an index, with its name, description and query settings."""
 
     def __init__(self, config: IndexConfig, index: Index, *, embeds: bool) -> None:
         self._index = index
@@ -145,7 +145,7 @@ class RetrievalTool:
         self.offer = ToolOffer(config.name, config.description, PARAMETERS)
 
     async def use(self, arguments: Mapping[str, object], scope: Scope) -> ToolAnswer | Failure:
-        """The passages that answer a query; what is wrong with the query is an answer."""
+        """Search the index; an invalid query returns an answer for the model."""
         query = arguments.get("query")
         known_by: dict[str, object] = {"tool": self.offer.name, "arguments": dict(arguments)}
         wrong = _wrong(arguments)
@@ -163,7 +163,7 @@ class RetrievalTool:
         return await scope.call(known_by, ToolAnswer, lambda: self._answer(query), worst)
 
     async def search(self, query: str) -> Found | Failure:
-        """The same without a record: what is found, and how well it answers."""
+        """Search without the journal and return passages with scores."""
         return await self._index.search(query, self._looking)
 
     async def _answer(self, query: str) -> ToolAnswer | Failure:
@@ -173,24 +173,24 @@ class RetrievalTool:
         if isinstance(found, Failure):
             if found.blame == "infrastructure":
                 return found
-            # its own words were too many, or not wanted: it may find others
+            # the provider refused the query, as too long for example: the model may try another
             return ToolAnswer(found.message, wrong=True, usage=found.usage, seconds=seconds)
         context = tuple(passage.chunk.whole for passage in found.passages)
         return ToolAnswer(told(found.passages), False, context, found.usage, seconds)
 
 
 class Indexes:
-    """The indexes of one run: each is taken in once, and shared by all who look at it."""
+    """Indexes of one run: each is built once and shared by all tools on it."""
 
     def __init__(self, folder: Path | None = None, *, force: bool = False) -> None:
-        """Kept in a folder of the user's cache by default; `force` takes all in anew, once."""
+        """Use a folder of the user's cache by default; `force` builds every index again, once."""
         self._folder = folder or cache_home() / "indexes"
         self._force = force
         self._indexes: dict[tuple[str, str], Index] = {}
         self._databases: dict[str, Qdrant] = {}
 
     def tool(self, config: IndexConfig, embedder: Embedder | None = None) -> RetrievalTool:
-        """A tool of a config; a `SetupError` where it cannot be. Reads and embeds nothing."""
+        """Tool of a config; raises `SetupError` if it cannot run. Reads and embeds nothing."""
         wrong = problems(config)
         if wrong:
             raise SetupError(f"tool `{config.name}`: {'; '.join(wrong)}")
@@ -204,7 +204,7 @@ class Indexes:
         return RetrievalTool(config, index, embeds=embedder is not None)
 
     async def close(self) -> None:
-        """Let go of what was opened."""
+        """Close the databases."""
         databases = list(self._databases.values())
         self._indexes.clear()
         self._databases.clear()
@@ -220,7 +220,7 @@ class Indexes:
         return self._indexes[known]
 
     def _base(self, how: Ingestion) -> Qdrant | None:
-        """One client for a place: a folder lets in no second one."""
+        """Client of a database, one per place: a folder allows no second one."""
         if how.database.provider == IN_MEMORY:
             return None
         made = Qdrant(how.database, self._folder / "qdrant")
@@ -228,7 +228,7 @@ class Indexes:
 
 
 def told(passages: Sequence[Passage]) -> str:
-    """What a model is told of passages."""
+    """Text of passages for the model."""
     if not passages:
         return "nothing was found"
     texts: list[str] = []
@@ -241,7 +241,7 @@ def told(passages: Sequence[Passage]) -> str:
 
 
 def _wrong(arguments: Mapping[str, object]) -> str:
-    """What is wrong with arguments; empty when nothing is."""
+    """Text that says what is wrong with arguments; empty if nothing is."""
     query = arguments.get("query")
     strange = [name for name in arguments if name != "query"]
     if strange:
