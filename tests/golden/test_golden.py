@@ -78,7 +78,7 @@ OUTCOMES = {"keep", "discard", "crash", "skip"}
         ("compare.values.json", '"exit": 1', '"exit": 0', '"exit": 0'),
         ("optimize.words.txt", "## What was kept", "## What was taken", "## What was taken"),
         ("help.words.txt", "--max-usd USD", "--max-money USD", "--max-money USD"),
-        ("fixed.journal.jsonl", '"at":1714', '"at":1715', '"at": 1715'),
+        ("fixed.journal.jsonl", '"at":1946', '"at":1947', '"at": 1947'),
     ],
 )
 def test_a_planted_change_is_shown(name: str, old: str, new: str, shown: str):

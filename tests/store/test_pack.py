@@ -106,8 +106,8 @@ def test_what_looks_like_an_entry_inside_another_is_none(tmp_path: Path):
 def test_a_pack_of_a_later_version_is_refused(tmp_path: Path):
     filled(tmp_path)
     path = tmp_path / "blobs.pack"
-    assert path.read_bytes().startswith(b"kept pack 1\n")
-    path.write_bytes(path.read_bytes().replace(b"kept pack 1\n", b"kept pack 2\n", 1))
+    assert path.read_bytes().startswith(b"kept pack 2\n")
+    path.write_bytes(path.read_bytes().replace(b"kept pack 2\n", b"kept pack 3\n", 1))
     for writable in (False, True):
         with pytest.raises(JournalError, match="written by a newer kept"):
             Pack(tmp_path, writable=writable)

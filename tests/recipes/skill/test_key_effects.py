@@ -483,7 +483,7 @@ ELSEWHERE: dict[str, str] = {
         "tests/recipes/skill/test_training.py"
         "::test_selection_keeps_what_scores_higher_and_claims_at_the_end"
     ),
-    "env.name": f"{ENVIRONMENTS}/test_finding.py::test_every_built_in_environment_can_be_named",
+    "env.name": f"{ENVIRONMENTS}/test_registry.py::test_every_built_in_environment_can_be_named",
     "env.skill_init": "tests/ui/cli/test_train.py::test_a_skill_is_trained_looked_at_and_adopted",
     "env.split_mode": f"{SPLITS}::test_a_split_that_cannot_be_had_is_said",
     "env.split_ratio": f"{SPLITS}::test_cases_are_shared_out_by_largest_remainder",

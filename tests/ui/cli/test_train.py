@@ -183,10 +183,10 @@ def test_a_config_is_checked_and_run_by_the_verbs_too(here: Path, server: ModelS
         (("--merge_batch_size", "1"), "merge_batch_size"),
         (
             ("--train_size", "7"),
-            "train.train_size=7 train.train_size: 7 was expected, and there are 30 train",
+            "--train_size 7: 7 was expected, and there are 30 train",
         ),
-        (("--batch_size", "0"), "train.batch_size=0 train.batch_size: "),
-        (("--split_ratio", "40:0:0"), "env.split_ratio=40:0:0 env.split_ratio: `40:0:0` leaves no"),
+        (("--batch_size", "0"), "--batch_size 0: "),
+        (("--split_ratio", "40:0:0"), "--split_ratio 40:0:0: `40:0:0` leaves no"),
         (("--env", "searchqua"), "did you mean `searchqa`?"),
         (("--cfg-options", "env.max_turn=2"), "did you mean `max_turns`?"),
     ],

@@ -99,12 +99,7 @@ def make_agent_run(folder: Path, server: ModelServer) -> Path:
     with inside(folder / "team", **home):
         Path("sales.csv").write_text("May,12\nJune,15\n")
         _done(kept("agent", "run", TASK, *more, "-q"), (0,))
-    seed = next(f for f in (folder / ".kept" / "runs").iterdir() if _is_agent(f))
-    # a refinement ends after twice the time of its seed, which here is less than a start takes
-    told = json.loads((seed / "run_completion.json").read_text())
-    told["final_budget"]["wall_time"]["elapsed_s"] = 600.0
-    (seed / "run_completion.json").write_text(json.dumps(told))
-    return seed
+    return next(f for f in (folder / ".kept" / "runs").iterdir() if _is_agent(f))
 
 
 def make_agents(folder: Path, server: ModelServer, harm: str = HARM) -> None:

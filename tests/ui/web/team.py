@@ -1,5 +1,6 @@
 """A manager, workers and a critic that play on one server, for agent runs and their refinements."""
 
+import time
 from collections.abc import Sequence
 
 from kept.testing.server import Seen
@@ -8,6 +9,9 @@ from tests.recipes.refine.world import Attempted
 
 TASK = "Write a report on the sales to report.md.\nSay what changed from May to June."
 MODEL = "openai_compatible/m"
+FIRST_SECONDS = 0.2
+"""Latency of each reply to the first run."""
+
 HARM = "<script>window.hacked=1</script>"
 FIRST = "# Sales\n\nMay 12. TODO: June.\n"
 SECOND = "# Sales\n\nMay 12, June 15. {}\n"
@@ -61,6 +65,8 @@ class Team:
         if "## REFINEMENT CONTEXT" in text:
             self.at = self.briefs.setdefault(text, len(self.briefs) % len(self.plays))
         if self.at is None:
+            # a refinement ends after twice the time of its seed, also on a busy machine
+            time.sleep(FIRST_SECONDS)
             return self.first.of_server(seen)
         play = self.plays[self.at]
         play.loops = 10  # half of what the first run had

@@ -161,9 +161,12 @@ class ReadTuning:
 def tuning_problems(path: Path, overrides: Sequence[str]) -> tuple[Problem, ...]:
     """Problems of an agent that has an `optimizer` block, including those of the block.
 
-    Missing prices and keys of models are not reported here, but at the start of a run.
+    Missing prices and keys of models are not reported here, but at the start of a run. Nor is the
+    block of an exported candidate, whose texts lie where no further tuning can edit them.
     """
-    if said(read_source(path, overrides), BLOCK) is None:
+    file = path.resolve()
+    exported = file.parent.name == "candidates" and (file.parents[1] / "trials.jsonl").exists()
+    if exported or said(read_source(path, overrides), BLOCK) is None:
         return ()
     try:
         read_tuning(path, overrides, Tuning(allow_unpriced=True), runs=False)

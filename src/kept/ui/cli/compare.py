@@ -18,7 +18,6 @@ from kept.ui.cli._command import (
     set_option,
     workers_option,
 )
-from kept.ui.report.compare import found_alike, interval, sentences, short
 from kept.ui.report.format import count, number
 
 if TYPE_CHECKING:
@@ -123,12 +122,16 @@ WIDTH = 88
 
 def compared_text(told: "Comparison", about: "Summary") -> str:
     """Answers in words, then the figures in a table."""
+    from kept.ui.report.compare import sentences
+
     words = "\n".join(textwrap.fill(line, WIDTH) for line in sentences(told, about.spend))
     rows = _forecasts(told.planned, about) if told.planned else _rows(told, about)
     return "\n\n".join(part for part in (_output.visible(words), *rows) if part)
 
 
 def _rows(told: "Comparison", about: "Summary") -> Iterator[str]:
+    from kept.ui.report.compare import interval
+
     if not told.lines:
         return
     header = ("challenger", about.metric, told.seed, "difference", "cases", "rollouts", "answer")
@@ -149,6 +152,8 @@ def _rows(told: "Comparison", about: "Summary") -> Iterator[str]:
 
 
 def _forecasts(told: "Planned", about: "Summary") -> Iterator[str]:
+    from kept.ui.report.compare import found_alike, short
+
     spend = about.spend
     each = spend.usd / spend.rollouts if spend.rollouts else 0.0
     header = ["passes", "rollouts", "same on every case", "at worst"]
