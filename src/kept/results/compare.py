@@ -11,7 +11,6 @@ from kept.core.state import State
 from kept.core.verdict import ANSWERS
 from kept.gates._statistics import Spread, cases_needed, fewest
 from kept.gates.compare import Compare, Forecast, forecasts
-from kept.store.jsonl import decoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +126,8 @@ def compared_in(state: State, folder: Path | None = None) -> Compared | None:
     """Read the fact `compared`; None for a run of another kind."""
     if state.started is None or not COMPARES.get(state.started.recipe):
         return None
+    from kept.store.jsonl import decoded  # loads msgspec, which the help of commands need not
+
     return decoded(state.started.facts.get("compared"), Compared, "facts.compared", folder)
 
 
