@@ -41,7 +41,7 @@ _NOTHING: Document = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecSettings:
-    """Where a run comes from: its spec, what was set besides, and where its files go."""
+    """Source of a run: its spec, its overrides, and the folder of its files."""
 
     path: str = ""
     """Of the spec; empty for a run that was started from Python."""
@@ -52,13 +52,13 @@ class SpecSettings:
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """Files in the source by artifact, where they are called otherwise."""
     overrides: tuple[str, ...] = ()
-    """What `--set` said, as it was typed."""
+    """Overrides by `--set`, as typed."""
     hidden: tuple[str, ...] = ()
     """Keys that `--set` gave a secret to, which is not written down."""
     results: str = ""
     """The folder of the files that the run leaves besides its journal."""
     named: bool = False
-    """Whether a person named that folder; else it holds a folder for each run."""
+    """True if the user named that folder; else it holds a folder for each run."""
     runner: Document = field(default_factory=lambda: _NOTHING)
     scorer: Document = field(default_factory=lambda: _NOTHING)
     sandbox: Document = field(default_factory=lambda: _NOTHING)
@@ -72,7 +72,7 @@ class RunSettings:
     direction: Direction = "maximize"
     gate: str = ""
     not_race: str = ""
-    """Why another gate decides than most runs have; empty where a spec names the gate."""
+    """Reason for another gate than most runs have; empty if a spec names the gate."""
     gate_why: str = ""
     """The reason for the gate, where a recipe gives one for every gate."""
     guards: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class RunSettings:
     cases: Mapping[str, int] | None = field(default_factory=dict[str, int])
     """Number of cases by split; None for a run without cases."""
     sampled: bool = True
-    """Whether cases are samples of one population; the tasks of a suite are not."""
+    """True if cases are samples of one population; the tasks of a suite are not."""
     budget: Budget = field(default_factory=Budget)
     width: int = 1
     workers: int = 1
@@ -165,7 +165,7 @@ class StepClosed:
     candidate: str | None
     """None when there was nothing to judge."""
     incumbent: str
-    """What it was judged against: the incumbent it was last rebased on."""
+    """The incumbent that it was judged against, after the last rebase."""
     reports: tuple[EditReport, ...]
     verdict: Verdict
     evaluations: tuple[Evaluation, ...]
@@ -174,7 +174,7 @@ class StepClosed:
     rollouts: tuple[int, int]
     """Byte range of the rollout file that holds its rollouts, among others."""
     given_up: StopReason | None = None
-    """Why it could not be paid any more: from here on, only the end of the run can."""
+    """Limit that it did not fit into; from here on, only the end of the run is paid."""
     dearest: Dearest = NO_CALL
     """Of all calls so far."""
     times: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -190,12 +190,12 @@ class RunStopped:
     reason: StopReason
     t: float
     spend: Spend = NOTHING
-    """What closed steps used after they were closed, and no later step has counted."""
+    """Spend of closed steps after they closed that no later step has counted."""
     kind: Literal["run_stopped"] = "run_stopped"
 
 
 def resumed(started: RunStarted, event: RunResumed) -> RunStarted:
-    """How a run started, with what its resume changed."""
+    """Start of a run, with the changes of its resumes."""
     if event.settings is None:
         return started
     settings = replace(event.settings, home=started.settings.home)
@@ -222,7 +222,7 @@ NOT_REACHED = "not reached"
 
 @dataclass(frozen=True, slots=True)
 class StepRecords:
-    """What the journal holds of a closed step, rollouts apart."""
+    """Journal records of a closed step, without its rollouts."""
 
     started: RunStarted
     opened: StepOpened
@@ -231,7 +231,7 @@ class StepRecords:
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """What was measured of its candidate to decide; None when nothing was."""
+        """Evaluation of its candidate on deciding cases, or else another; None without any."""
         mine = [e for e in self.closed.evaluations if e.candidate == self.closed.candidate]
         return next((e for e in mine if e.purpose == "decide"), mine[0] if mine else None)
 
@@ -306,7 +306,7 @@ class OpenStep(NamedTuple):
     step: int
     turn: Turn
     incumbent: str
-    """What it is judged against: moves on when an earlier step is kept."""
+    """The incumbent that it is judged against; changes when an earlier step is kept."""
     rollouts_at: int
     rebases: int = 0
     reply: Reply | None = None
@@ -318,7 +318,7 @@ class OpenStep(NamedTuple):
 
 
 def closed_step(step: OpenStep, event: StepClosed, alone: bool) -> ClosedStep:
-    """What a step came to; `alone` where there is one case, which everyone may see."""
+    """Result of a step; `alone` if there is a single case, which every proposer may see."""
     own = [e for e in event.evaluations if e.candidate == event.candidate]
     mine = {e.purpose: e.loss for e in own}
     verdict = event.verdict

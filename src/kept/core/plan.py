@@ -56,7 +56,7 @@ class Plan:
     schedule: Schedule
     gate: Gate
     guards: tuple[Guard, ...] = ()
-    """What a candidate is refused for before anything is spent on it."""
+    """Checks that may refuse a candidate before anything is spent on it."""
     budget: Budget = field(default_factory=Budget)
     width: int = 1
     """Steps open at once."""
@@ -65,7 +65,7 @@ class Plan:
     retries: int = 2
     """Further tries of a rollout that infrastructure failed."""
     tries_one: bool = True
-    """Whether one rollout is tried before the others: where that fails, so may all of them."""
+    """True if one rollout is tried before the others: if that fails, so may all of them."""
     random_seed: int = 0
     reserve: int = 0
     """Rollouts set aside for what is done at the end: the proof and the claim."""
@@ -76,32 +76,32 @@ class Plan:
     worst_usd: float = 0.0
     """Most that one rollout can cost."""
     priced: bool = False
-    """Whether something costs money, and nobody says how much at most."""
+    """True if something costs money and has no declared maximum."""
     dear: bool = False
-    """Whether agents are paid: what a step costs that comes to nothing is worth saving."""
+    """True if agents are paid, so that a step without a result is worth avoiding."""
     worst_seconds: float | None = None
     """Longest that one try of a rollout can take; None when nothing limits it."""
     locate: Locator = locate_line_value
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Hashes of what the run depends on, by name."""
     spec: SpecSettings = field(default_factory=SpecSettings)
-    """Where the run comes from."""
+    """Spec, overrides and output folder of the run."""
     request: object = None
-    """What was asked for, as the recipe's own type; None where it is all in the spec."""
+    """Request of the user, as the recipe's own type; None if the spec says it all."""
     facts: object = None
-    """What the recipe found out besides, for readers and for a resume; its own type."""
+    """Further facts for readers and for a resume, as the recipe's own type."""
     not_race: str = ""
-    """Why another gate decides than most runs have; empty where a spec names the gate."""
+    """Reason for another gate than most runs have; empty if a spec names the gate."""
     gate_why: str = ""
     """The reason for the gate, where a recipe gives one for every gate."""
     sampled: bool = True
-    """Whether cases are samples of one population; the tasks of a suite are not."""
+    """True if cases are samples of one population; the tasks of a suite are not."""
     seed_value: float | None = None
     """Metric of the seed, where it was measured before the run."""
     guidance: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What somebody wrote for whoever proposes or judges: `instruction`, `rubric`."""
+    """Texts of the user for proposers and judges: `instruction`, `rubric`."""
     labels: Labels = field(default_factory=Labels)
-    """Where cases have their inputs and expected outputs."""
+    """Fields in which cases have their inputs and expected outputs."""
     modes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Mode bits of artifacts that are files, by path."""
     probes: tuple[Probe, ...] = ()

@@ -134,7 +134,7 @@ def _beside(path: Path, data: bytes) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What is to be changed from what to what."""
+    """Files to change in a folder, with their present and new content."""
 
     folder: Path
     before: Mapping[str, bytes | None]
@@ -178,11 +178,11 @@ NO_SOURCE = {
     ),
     SKILL: ("trained a skill without `env.skill_init`, so there is no file to change", _BEST),
 }
-"""Why a run has no source to adopt to, and what to do, by recipe."""
+"""Reason why a run has no source to adopt to, and a hint, by recipe."""
 
 
 def adoption_of(run: Run) -> Adoption:
-    """What adopting a run's best would do to its source."""
+    """Changes that adopting a run's best would make to its source."""
     source = run.settings.spec.source
     if not source:
         why, hint = NO_SOURCE.get(run.recipe or "", _NO_SPEC)
@@ -222,7 +222,7 @@ def _refuse_link_out(run: Run, folder: Path, path: str) -> None:
 
 
 def _is_copied(run: Run, folder: Path) -> bool:
-    """Whether runs lie beside the same files elsewhere: those would be meant, and not changed."""
+    """True if the same files also lie beside these runs, and would be meant but not changed."""
     here = run.folder.resolve().parents[2]
     if folder.resolve().is_relative_to(here):
         return False
